@@ -1,0 +1,68 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Publication is the outcome of Publish: in every case the generation is
+// visible, whole, to everybody.
+type Publication struct {
+	Generation string
+	// Dir is the path of the generation.
+	Dir string
+	// Replay is false for the one call that made the generation visible. It is
+	// true if another rank's did, or if the content was published before.
+	Replay bool
+	// Busy counts the attempts that found another rank not ready yet.
+	Busy int
+}
+
+// Publish makes the generation visible if every page of every rank is complete,
+// and else waits for the other ranks until ctx ends. Every rank calls it when
+// its own pages are written; exactly one call gets Replay=false.
+//
+// The staging directory is gone afterwards: what remains of a replay is removed.
+func (s *Staging) Publish(ctx context.Context) (Publication, error) {
+	return s.publish(ctx, func(from, to string) error {
+		return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	})
+}
+
+// publish is Publish with the system call as a parameter, for the errnos that
+// a test cannot get from an ordinary directory.
+func (s *Staging) publish(ctx context.Context, rename func(from, to string) error) (Publication, error) {
+	result := Publication{Generation: s.generation, Dir: filepath.Join(s.identityDir, s.generation)}
+	for wait := newBackoff(); ; result.Busy++ {
+		err := retry(func() error { return rename(s.dir, result.Dir) })
+		switch {
+		case err == nil:
+			return result, nil
+		case err == unix.EEXIST:
+			result.Replay = true
+			return result, s.Abandon()
+		case err == unix.ENOENT && s.published():
+			result.Replay = true
+			return result, nil
+		case err == unix.ENOENT:
+			return result, s.fail("publish", ErrGone)
+		case err != unix.EBUSY:
+			return result, s.fail("publish", err)
+		}
+		if ctxErr := wait.wait(ctx); ctxErr != nil {
+			return result, s.fail("publish", fmt.Errorf("%w: %w%s", ctxErr, err, s.missingNote()))
+		}
+	}
+}
+
+// missingNote tells whom a publication waited for.
+func (s *Staging) missingNote() string {
+	plan, err := s.readPlan()
+	if err != nil || len(plan.Missing) == 0 {
+		return " (a page still has a writer or a writable mapping)"
+	}
+	return fmt.Sprintf(" (%d pages missing, the first is %s)", len(plan.Missing), plan.Missing[0].Path)
+}
