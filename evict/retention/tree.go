@@ -1,0 +1,138 @@
+package retention
+
+// node is a generation in the prefix tree, with everything a policy
+// remembers of it.
+type node struct {
+	Generation
+	parent            *node
+	child, prev, next *node // first child; neighbours among the parent's children
+	kids              int
+	gone              bool // retired, kept because two branches still part here
+	superseded        bool
+	fork              bool // a prompt of another request extends it
+	supersededAt      int64
+	touched           int64 // the policy's own count of touches
+	adaptive          life
+	rank              rank
+}
+
+// rank is what a plan computes for a node; it is valid for that plan only.
+type rank struct {
+	plan    uint64
+	need    float64 // the nearest use within the subtree: higher is nearer
+	amort   float64 // expected uses of a shared page, at that nearest use
+	current bool    // some generation in the subtree may be written
+}
+
+// tree holds the known generations. A shared page belongs to its home and all
+// of the home's descendants, so that its worth is the best in the subtree.
+type tree struct {
+	nodes map[ID]*node
+	plan  uint64
+}
+
+func newTree() tree { return tree{nodes: make(map[ID]*node)} }
+
+// get returns a known generation that isn't retired, or nil.
+func (t *tree) get(id ID) *node {
+	if n := t.nodes[id]; n != nil && !n.gone {
+		return n
+	}
+	return nil
+}
+
+// add enters a generation; nil if it is known already.
+func (t *tree) add(g Generation) *node {
+	if t.nodes[g.ID] != nil || g.ID == 0 {
+		return nil
+	}
+	n := &node{Generation: g}
+	t.nodes[g.ID] = n
+	n.attach(t.get(g.Parent))
+	return n
+}
+
+// remove takes a retired generation out and says where its pages go. A node
+// where branches part is kept, childless ones and links of a chain are not; so
+// there are never more kept nodes than generations.
+func (t *tree) remove(n *node) []Move {
+	n.gone = true
+	switch n.kids {
+	case 0:
+		up := n.parent
+		n.detach()
+		delete(t.nodes, n.ID)
+		if up != nil && up.gone && up.kids == 1 {
+			return []Move{{n.ID, 0}, t.splice(up)}
+		}
+		return []Move{{n.ID, 0}}
+	case 1:
+		return []Move{t.splice(n)}
+	}
+	return nil
+}
+
+// splice takes out a retired node that has one child.
+func (t *tree) splice(n *node) Move {
+	heir, up := n.child, n.parent
+	heir.detach()
+	n.detach()
+	heir.attach(up)
+	delete(t.nodes, n.ID)
+	return Move{n.ID, heir.ID}
+}
+
+// Covers implements [Policy].
+func (t *tree) Covers(home, id ID) bool {
+	n := t.nodes[id]
+	for n != nil && n.ID != home {
+		n = n.parent
+	}
+	return n != nil
+}
+
+func (n *node) attach(up *node) {
+	n.parent = up
+	if up == nil {
+		return
+	}
+	n.next = up.child
+	if up.child != nil {
+		up.child.prev = n
+	}
+	up.child = n
+	up.kids++
+}
+
+func (n *node) detach() {
+	up := n.parent
+	if up == nil {
+		return
+	}
+	if n.prev != nil {
+		n.prev.next = n.next
+	} else {
+		up.child = n.next
+	}
+	if n.next != nil {
+		n.next.prev = n.prev
+	}
+	up.kids--
+	n.parent, n.prev, n.next = nil, nil, nil
+}
+
+// raise enters a generation's nearest use into its own rank and those of its
+// ancestors, as far as it is news there.
+func (t *tree) raise(n *node, need, amort float64, current bool) {
+	for ; n != nil; n = n.parent {
+		if n.rank.plan != t.plan {
+			n.rank = rank{plan: t.plan}
+		} else if n.rank.need > need && (n.rank.current || !current) {
+			return
+		}
+		if need > n.rank.need || need == n.rank.need && amort > n.rank.amort {
+			n.rank.need, n.rank.amort = need, amort
+		}
+		n.rank.current = n.rank.current || current
+	}
+}
