@@ -1,0 +1,46 @@
+# The two that matter: make demo, make test. bin/ckptfs is static and needs nothing.
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+# The race detector needs a C compiler; the programs do not.
+RACE     ?= $(if $(shell command -v $(shell $(GO) env CC) 2>/dev/null),-race)
+FUZZTIME ?= 10s
+UNIT      = $$($(GO) list ./... | grep -v /e2e)
+
+.PHONY: build demo test unit e2e lint fuzz ci clean
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ckptfs ./cmd/ckptfs
+
+# Mounts in a temporary place, lets rank processes store, find and restore real pages, compares every byte.
+demo: build
+	CGO_ENABLED=0 $(GO) build -o bin/demo ./tools/demo
+	bin/demo -ckptfs bin/ckptfs
+
+test: unit e2e
+
+unit:
+	$(GO) test $(RACE) -timeout 10m $(UNIT)
+
+# The built binary on real mounts. Where mounting is impossible the tests skip and say why;
+# with CKPTFS_REQUIRE_FUSE=1 they fail.
+e2e:
+	$(GO) test -timeout 15m ./e2e/...
+
+lint:
+	$(GO) vet ./...
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:" $$unformatted; exit 1; fi
+
+# Every fuzz target for FUZZTIME.
+fuzz:
+	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
+	    echo "fuzz $$dir $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$dir; \
+	  done; \
+	done
+
+ci: lint build test fuzz demo
+
+clean:
+	rm -rf bin
