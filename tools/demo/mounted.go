@@ -112,14 +112,15 @@ func (m *mounted) cleanUp() error {
 			_ = m.keeper.Process.Kill()
 		}
 	}
-	left, listErr := mountsBelow(m.base)
+	left, _ := mountsBelow(m.base)
 	for _, at := range left {
-		err = errors.Join(err, fmt.Errorf("%s was still mounted", at), detach(at))
-	}
-	if listErr != nil || len(left) > 0 {
-		if still, again := mountsBelow(m.base); again != nil || len(still) > 0 {
-			return errors.Join(err, listErr, fmt.Errorf("%s is left behind, with mounts in it", m.base))
+		if err == nil && m.err == nil { // a keeper that failed keeps its RAM tier for the next start
+			err = fmt.Errorf("%s was still mounted after the end", at)
 		}
+		err = errors.Join(err, detach(at))
+	}
+	if left, listErr := mountsBelow(m.base); listErr != nil || len(left) > 0 {
+		return errors.Join(err, listErr, fmt.Errorf("%s is left behind, with mounts in it", m.base))
 	}
 	return errors.Join(err, os.RemoveAll(m.base))
 }
