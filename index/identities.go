@@ -1,0 +1,189 @@
+package index
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// Identity is a directory of generations, all of one identity document.
+type Identity struct {
+	ID    ObjectID
+	Model *Model
+	Name  string
+	attrCell
+
+	document atomic.Pointer[Document]
+	gone     bool // removed; the writer's lock guards it
+
+	// mu guards what is published, so that a publication is seen by name, in
+	// the listing and by Find at the same instant.
+	mu struct {
+		sync.RWMutex
+		generations listing[*Generation]
+		published   prefixes[*Generation]
+		retired     prefixes[*retirement]
+	}
+}
+
+func (i *Identity) objectID() ObjectID { return i.ID }
+func (i *Identity) objectName() string { return i.Name }
+
+// Document returns the identity's document, nil if it has none yet.
+func (i *Identity) Document() *Document { return i.document.Load() }
+
+// Identity returns the identity of a name, nil if there is none.
+func (m *Model) Identity(name string) *Identity {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.mu.identities.get(name)
+}
+
+// Identities returns at most max identities with ids greater than after,
+// ascending.
+func (m *Model) Identities(after ObjectID, max int) []*Identity {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.mu.identities.after(after, max)
+}
+
+// IdentityByID returns the identity of an id, nil if there is none.
+func (x *Index) IdentityByID(id ObjectID) *Identity {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.mu.identityByID[id]
+}
+
+// CreateIdentity makes an identity, with or without its document, and sets
+// the model's mtime to that of a. ErrExist if the name is there, ErrNotExist
+// if the model is gone.
+func (x *Index) CreateIdentity(m *Model, name string, doc *Document, a Attr, op Op) (*Identity, error) {
+	i := &Identity{ID: x.NextID(), Model: m, Name: name}
+	if i.ID == 0 {
+		return nil, ErrFull
+	}
+	i.set(a)
+	i.document.Store(doc)
+	err := x.update("creating an identity", op, func(tx *conn) error {
+		switch {
+		case m.gone:
+			return fmt.Errorf("model %s: %w", m.Name, ErrNotExist)
+		case m.Identity(name) != nil:
+			return ErrExist
+		}
+		_, err := tx.exec("INSERT INTO identities VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+			append([]driver.Value{int64(i.ID), int64(m.ID), name, documentValue(doc)}, a.values()...)...)
+		if err != nil {
+			return err
+		}
+		_, err = tx.exec("UPDATE models SET mtime = ? WHERE id = ?", a.Mtime, int64(m.ID))
+		return err
+	}, func() {
+		m.touch(a.Mtime)
+		x.addIdentity(i)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// documentValue is the column document: NULL if there is none.
+func documentValue(doc *Document) driver.Value {
+	if doc == nil {
+		return nil
+	}
+	return doc.Doc
+}
+
+func (x *Index) addIdentity(i *Identity) {
+	x.mu.Lock()
+	x.mu.identityByID[i.ID] = i
+	x.mu.Unlock()
+	i.Model.mu.Lock()
+	defer i.Model.mu.Unlock()
+	i.Model.mu.identities.add(i)
+}
+
+// SetDocument gives an identity its document. ErrExist if it has another one,
+// ErrNotExist if it is gone.
+func (x *Index) SetDocument(i *Identity, doc *Document, op Op) error {
+	return x.update("storing an identity document", op, func(tx *conn) error {
+		if i.gone {
+			return ErrNotExist
+		}
+		if old := i.Document(); old != nil && old.Digest != doc.Digest {
+			return ErrExist
+		}
+		_, err := tx.exec("UPDATE identities SET document = ? WHERE id = ?", doc.Doc, int64(i.ID))
+		return err
+	}, func() { i.document.Store(doc) })
+}
+
+// RemoveDocument takes an identity's document away. What is published stays
+// readable, but nothing can be found or published until it has one again.
+func (x *Index) RemoveDocument(i *Identity, op Op) error {
+	return x.update("removing an identity document", op, func(tx *conn) error {
+		if i.gone || i.Document() == nil {
+			return ErrNotExist
+		}
+		_, err := tx.exec("UPDATE identities SET document = NULL WHERE id = ?", int64(i.ID))
+		return err
+	}, func() { i.document.Store(nil) })
+}
+
+// RemoveIdentity removes an identity. ErrNotEmpty if it has a generation or a
+// document, ErrNotExist if it is removed already.
+func (x *Index) RemoveIdentity(i *Identity, op Op) error {
+	return x.update("removing an identity", op, func(tx *conn) error {
+		switch {
+		case i.gone:
+			return ErrNotExist
+		case i.Document() != nil || i.count() > 0:
+			return fmt.Errorf("identity %s: %w", i.Name, ErrNotEmpty)
+		}
+		_, err := tx.exec("DELETE FROM identities WHERE id = ?", int64(i.ID))
+		return err
+	}, func() {
+		i.gone = true
+		x.mu.Lock()
+		delete(x.mu.identityByID, i.ID)
+		x.mu.Unlock()
+		i.Model.mu.Lock()
+		defer i.Model.mu.Unlock()
+		i.Model.mu.identities.remove(i)
+	})
+}
+
+// count returns how many generations are published.
+func (i *Identity) count() int {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.mu.generations.len()
+}
+
+// loadIdentities reads all identities. Models must be there.
+func (x *Index) loadIdentities(c *conn) error {
+	const text = "SELECT id, model, name, document, mode, uid, gid, mtime FROM identities ORDER BY id"
+	return c.query(text, func(row []driver.Value) error {
+		i := &Identity{
+			ID:    ObjectID(row[0].(int64)),
+			Model: x.mu.modelByID[ObjectID(row[1].(int64))],
+			Name:  row[2].(string),
+		}
+		if i.Model == nil {
+			return corruptf("identity %d is in model %d, which is not there", i.ID, row[1])
+		}
+		if raw, ok := row[3].([]byte); ok {
+			doc, err := ParseDocument(raw)
+			if err != nil {
+				return corruptf("the document of identity %d: %v", i.ID, err)
+			}
+			i.document.Store(doc)
+		}
+		i.set(attrOf(row[4:]))
+		x.addIdentity(i)
+		return nil
+	})
+}

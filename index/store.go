@@ -1,0 +1,234 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options are the settings of Open. The zero value has good ones.
+type Options struct {
+	Logger           *slog.Logger
+	BusyTimeout      time.Duration // how long to wait for a lock of another process; 5 s
+	Readers          int           // connections for reads on demand; 4
+	CachedPages      int           // pages kept in memory though nobody holds them; 65536 (160 bytes each)
+	CachedContents   int           // generations whose contents are kept; 4096
+	CachedBytes      int64         // bytes of contents kept; 64 MiB
+	WriterCacheBytes int64         // SQLite's page cache of the writer; 8 MiB
+}
+
+// Option is Options.
+type Option = Options
+
+func (o *Options) setDefaults() {
+	setDefault(&o.BusyTimeout, 5*time.Second)
+	setDefault(&o.Readers, 4)
+	setDefault(&o.CachedPages, 1<<16)
+	setDefault(&o.CachedContents, 1<<12)
+	setDefault(&o.CachedBytes, 64<<20)
+	setDefault(&o.WriterCacheBytes, 8<<20)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// Index knows what is published: models, identities, generations, and the
+// pages that they need. SCHEMA.md describes its database.
+//
+// Models, identities, generations and the keys of pages are in memory; page
+// rows and contents are read on demand and cached. Reads never wait for a
+// transaction. Every change is a transaction of the one writer, and changes
+// memory after its commit; one that fails changes nothing.
+//
+// Lock order: the writer's lock; then Index.mu, Model.mu or Identity.mu, one
+// at a time; then those of keys, page cache, contents cache, recent requests
+// and touched generations, one at a time. No I/O is done under any but the
+// writer's lock, and no callback is called under any other.
+type Index struct {
+	opt     Options
+	path    string
+	writer  writer
+	readers *readers
+	zstd    *manifestCodec
+
+	ids         ids
+	ops         ops
+	nextSeq     int64       // of the next publication; the writer's lock guards it
+	retirements retirements // likewise
+
+	keys     keyIndex
+	pages    *pageCache
+	contents *contentsCache
+	touched  touched
+
+	mu struct {
+		sync.RWMutex
+		models         listing[*Model]
+		modelByID      map[ObjectID]*Model
+		identityByID   map[ObjectID]*Identity
+		generationByID map[ObjectID]*Generation
+	}
+}
+
+// Open opens the index at path, making an empty one if there is none. An error
+// that is ErrCorrupt means that the file, which was not changed, is of no use.
+// One process opens an index at a time; the caller sees to that.
+func Open(path string, opt Option) (*Index, error) {
+	opt.setDefaults()
+	fresh, err := checkOurs(path)
+	if err != nil {
+		return nil, err
+	}
+	x := newIndex(path, opt)
+	if x.zstd, err = newManifestCodec(); err != nil {
+		return nil, fmt.Errorf("index: %w", err)
+	}
+	if err := x.open(fresh); err != nil {
+		x.closeConnections()
+		return nil, err
+	}
+	return x, nil
+}
+
+func newIndex(path string, opt Options) *Index {
+	x := &Index{
+		opt:      opt,
+		path:     path,
+		pages:    newPageCache(opt.CachedPages),
+		contents: newContentsCache(opt.CachedContents, opt.CachedBytes),
+	}
+	busy := fmt.Sprintf("busy_timeout=%d", opt.BusyTimeout.Milliseconds())
+	x.writer.path = path
+	x.writer.pragmas = []string{
+		busy, "journal_mode=WAL", "synchronous=NORMAL",
+		fmt.Sprintf("cache_size=-%d", opt.WriterCacheBytes>>10),
+		// Checkpoint does it in time; this only bounds the log if nobody calls it.
+		"wal_autocheckpoint=4096",
+	}
+	x.readers = newReaders(path, opt.Readers, []string{busy, "query_only=1"})
+	x.mu.modelByID = make(map[ObjectID]*Model)
+	x.mu.identityByID = make(map[ObjectID]*Identity)
+	x.mu.generationByID = make(map[ObjectID]*Generation)
+	return x
+}
+
+// open makes the tables if need be, reads what is held in memory, and reserves
+// the first block of ids.
+func (x *Index) open(fresh bool) error {
+	x.writer.mu.Lock()
+	c, err := x.writer.connLocked()
+	if err == nil && fresh {
+		err = createSchema(c)
+	}
+	if err == nil {
+		err = x.load(c)
+	}
+	x.writer.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if fresh {
+		if err := x.Checkpoint(); err != nil { // the file's header says from now on whose it is
+			return err
+		}
+		if err := syncDir(filepath.Dir(x.path)); err != nil {
+			return err
+		}
+	}
+	return x.reserveIDs()
+}
+
+// load reads the tables; the keys on a second connection meanwhile.
+func (x *Index) load(c *conn) error {
+	keys := make(chan error, 1)
+	go func() { keys <- x.readers.read(x.keys.load) }()
+	next, err := c.integer("SELECT value FROM meta WHERE name = 'next_id'")
+	if err == nil && next < 1 {
+		err = corruptf("the next id is %d", next)
+	}
+	x.ids.next.Store(uint64(next))
+	x.ids.end.Store(uint64(next))
+	for _, load := range []func(*conn) error{x.loadModels, x.loadIdentities, x.loadGenerations, x.loadRetired, x.ops.load} {
+		if err == nil {
+			err = load(c)
+		}
+	}
+	if err := errors.Join(err, <-keys); err != nil {
+		return fmt.Errorf("index: reading %s: %w", x.path, err)
+	}
+	return nil
+}
+
+// Close writes what Touch noted, gives unused ids back, and closes the
+// database. No other call may be under way or follow.
+func (x *Index) Close() error {
+	err := x.FlushTouched()
+	if err == nil {
+		err = x.update("giving ids back", 0, func(tx *conn) error {
+			next := x.ids.next.Swap(x.ids.end.Load())
+			return setNextID(tx, next)
+		}, nil)
+	}
+	return errors.Join(err, x.closeConnections())
+}
+
+// closeConnections closes the writer's connection last: the last one to be
+// closed empties the log.
+func (x *Index) closeConnections() error {
+	x.readers.close()
+	x.zstd.close()
+	return x.writer.close()
+}
+
+// Sync returns when everything committed so far is on stable storage. What is
+// not in the log any more has been synced before it was taken out.
+func (x *Index) Sync() error {
+	f, err := os.Open(x.path + "-wal")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("index: %w", err)
+	}
+	defer f.Close()
+	if err := unix.Fdatasync(int(f.Fd())); err != nil {
+		return fmt.Errorf("index: syncing %s-wal: %w", x.path, err)
+	}
+	return nil
+}
+
+// Checkpoint copies what the log has into the database, so that the log can
+// begin again. The daemon calls it every few seconds: it waits for the disk,
+// and nobody waits for it.
+func (x *Index) Checkpoint() error {
+	err := x.readers.read(func(c *conn) error { return c.query("PRAGMA wal_checkpoint(PASSIVE)", nil) })
+	if err != nil {
+		return fmt.Errorf("index: checkpoint: %w", err)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("index: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("index: syncing %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package index
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// touched are the generations whose recency is newer in memory than in the
+// database.
+type touched struct {
+	mu struct {
+		sync.Mutex
+		generations map[*Generation]struct{}
+	}
+}
+
+func (t *touched) add(g *Generation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.generations == nil {
+		t.mu.generations = make(map[*Generation]struct{})
+	}
+	t.mu.generations[g] = struct{}{}
+}
+
+func (t *touched) forget(g *Generation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.mu.generations, g)
+}
+
+// take empties it.
+func (t *touched) take() []*Generation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	gs := slices.Collect(maps.Keys(t.mu.generations))
+	t.mu.generations = nil
+	return gs
+}
+
+// Touch notes that a generation was used now, nanoseconds since 1970. It does
+// no I/O: FlushTouched writes it, or Close.
+func (x *Index) Touch(g *Generation, now int64) {
+	for {
+		old := g.used.Load()
+		if old >= now || g.Retired() {
+			return
+		}
+		if g.used.CompareAndSwap(old, now) {
+			x.touched.add(g)
+			return
+		}
+	}
+}
+
+// flushBatch bounds how long others wait for the writer.
+const flushBatch = 1024
+
+// FlushTouched writes what Touch noted. The daemon calls it every few seconds;
+// a crash loses what was noted since.
+func (x *Index) FlushTouched() error {
+	for batch := range slices.Chunk(x.touched.take(), flushBatch) {
+		err := x.update("writing recency", 0, func(tx *conn) error {
+			for _, g := range batch {
+				_, err := tx.exec("UPDATE generations SET used = ? WHERE id = ?", g.Used(), int64(g.ID))
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}, nil)
+		if err != nil {
+			for _, g := range batch {
+				x.touched.add(g)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// StateChange is a generation's new state. By is the generation that has taken
+// its place, 0 if none has.
+type StateChange struct {
+	Generation *Generation
+	State      State
+	By         ObjectID
+}
+
+// SetState changes the states of generations in one transaction. Those that
+// have been retired meanwhile are left out.
+func (x *Index) SetState(changes []StateChange) error {
+	return x.update("changing states", 0, func(tx *conn) error {
+		for _, c := range changes {
+			_, err := tx.exec("UPDATE generations SET state = ?, superseded_by = ? WHERE id = ?",
+				int64(c.State), int64(c.By), int64(c.Generation.ID))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func() {
+		for _, c := range changes {
+			c.Generation.state.Store(int32(c.State))
+			c.Generation.supersededBy.Store(uint64(c.By))
+		}
+	})
+}
