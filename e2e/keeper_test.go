@@ -172,37 +172,67 @@ func TestStops(t *testing.T) {
 	})
 }
 
-// TestDaemonCannotLive: an upgrade to a binary that dies at once, again and
-// again, is given up with a message, an exit code, and no mount left.
+// TestDaemonCannotLive: a daemon that dies at once, again and again, is given
+// up with a message, an exit code, and no mount left.
 func TestDaemonCannotLive(t *testing.T) {
 	requireFUSE(t)
-	m := newMount(t, modes[0])
-	m.binary = filepath.Join(m.dir, "ckptfs")
-	must(t, copyFile(suite.binary, m.binary, 0o755))
-	m.start()
+	m := mountFS(t, modes[0])
 	m.expectWarn("") // there is much to warn of
-	must(t, os.WriteFile(m.binary+".new", []byte("#!/bin/sh\nexit 7\n"), 0o755))
-	must(t, os.Rename(m.binary+".new", m.binary))
-	exec.Command(suite.binary, "upgrade", m.path).Run()
-	s, err := m.status()
-	if err == nil { // the old daemon still serves: end it
-		syscall.Kill(s.PID, syscall.SIGKILL)
-	}
+	keeper := m.cmd.Process.Pid
 	done := make(chan error, 1)
 	go func() { done <- m.reap() }()
-	select {
-	case err := <-done:
-		if err == nil {
-			t.Error("exit code 0 though no daemon could be started")
+	var err error
+	if !waitFor(patience, func() bool {
+		for _, pid := range m.processes() {
+			if pid != keeper {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
 		}
-	case <-time.After(patience):
+		select {
+		case err = <-done:
+			return true
+		default:
+			return false
+		}
+	}) {
 		m.giveUp()
-		<-done
+		err = <-done
 	}
-	if left := m.mounts(); len(left) != 0 {
+	if err == nil {
+		t.Error("exit code 0 though no daemon could live")
+	}
+	if left := m.mounts(); contains(left, m.path) {
 		t.Errorf("still mounted: %q", left)
 	}
-	if lines := strings.Split(strings.TrimSpace(m.log()), "\n"); len(strings.Fields(lines[len(lines)-1])) < 3 {
-		t.Errorf("the last line of the log is no message: %q", lines[len(lines)-1])
+	lines := strings.Split(strings.TrimSpace(m.log()), "\n")
+	wantSentence(t, "the last line of the log", lines[len(lines)-1])
+}
+
+// TestBadUpgrade: a new binary that cannot serve does not end the mount.
+func TestBadUpgrade(t *testing.T) {
+	requireFUSE(t)
+	for what, content := range map[string]string{
+		"a script that fails": "#!/bin/sh\nexit 7\n",
+		"no program at all":   "hello",
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := newMount(t, modes[0])
+			m.binary = filepath.Join(m.dir, "ckptfs")
+			must(t, copyFile(suite.binary, m.binary, 0o755))
+			m.start()
+			m.expectWarn("") // there is something to warn of
+			ident, gens := removalSetup(t, m, 2)
+			f, err := os.Open(filepath.Join(ident, gens[0].name(), gens[0].pages()[0].path))
+			must(t, err)
+			defer f.Close()
+			must(t, os.WriteFile(m.binary+".new", []byte(content), 0o755))
+			must(t, os.Rename(m.binary+".new", m.binary))
+			if out, err := exec.Command(suite.binary, "upgrade", m.path).CombinedOutput(); err == nil {
+				t.Errorf("ckptfs upgrade to %s succeeds: %s", what, out)
+			}
+			must(t, m.checkLive())
+			must(t, checkOpenPage(f, gens[0].pages()[0]))
+			must(t, checkGeneration(filepath.Join(ident, gens[1].name()), gens[1]))
+		})
 	}
 }

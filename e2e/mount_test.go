@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -237,7 +238,22 @@ func (m *mount) cleanup() {
 			m.t.Errorf("unmounting %s: %v", p, err)
 		}
 	}
+	if ram := m.sharedRAM(); ram != "" {
+		m.t.Errorf("%s is left in memory", ram)
+		os.RemoveAll(ram)
+	}
 	m.checkLog()
+}
+
+// sharedRAM returns the directory of the mount in /dev/shm, if it is there. Its
+// name is not of the contract; only its removal rests on it.
+func (m *mount) sharedRAM() string {
+	sum := sha256.Sum256([]byte(m.state))
+	dir := fmt.Sprintf("/dev/shm/ckptfs-%x", sum[:8])
+	if _, err := os.Lstat(dir); err != nil {
+		return ""
+	}
+	return dir
 }
 
 // checkLog fails the test for every warning that it did not expect.

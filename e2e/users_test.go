@@ -141,7 +141,7 @@ func TestControlIsRootOnly(t *testing.T) {
 // TestWithoutAllowOther: other users have no access at all.
 func TestWithoutAllowOther(t *testing.T) {
 	inModes(t, func(t *testing.T, md mode) {
-		m := mountFS(t, md)
+		m := mountFS(t, md, "--allow-other=false")
 		m.addModel(t, "model")
 		wantErrno(t, "listing the root", asUser(t, alice).path("list", m.path), syscall.EACCES)
 	})
