@@ -1,0 +1,122 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+)
+
+// ErrNoRoom says that RAM for a generation could not be had in the time given.
+// It is an ENOSPC.
+var ErrNoRoom = fmt.Errorf("no room in the RAM tier: %w", syscall.ENOSPC)
+
+// ErrTooLarge says that a generation is larger than the whole RAM tier. It is
+// an ENOSPC, and nothing was evicted for it.
+var ErrTooLarge = fmt.Errorf("larger than the RAM tier: %w", syscall.ENOSPC)
+
+// Budget divides the RAM tier's bytes: held by pages, reserved by stagings for
+// pages to come, free. Bytes are what the tmpfs takes for them (whole blocks).
+//
+// The lock is a leaf: nothing else is taken or called while it is held.
+type Budget struct {
+	limit int64
+
+	mu struct {
+		sync.Mutex
+		held     int64
+		reserved int64
+		freed    chan struct{} // closed and replaced whenever bytes return
+	}
+}
+
+// blockBytes is the unit in which a tmpfs gives out memory.
+const blockBytes = 4096
+
+// Charge is what a page of so many bytes takes in the RAM tier.
+func Charge(pageBytes int64) int64 {
+	return (pageBytes + blockBytes - 1) / blockBytes * blockBytes
+}
+
+// NewBudget makes a budget of limit bytes, all free.
+func NewBudget(limit int64) *Budget {
+	b := &Budget{limit: limit}
+	b.mu.freed = make(chan struct{})
+	return b
+}
+
+// Limit is the size of the tier in bytes.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// Usage is the bytes held by pages and those reserved for pages to come.
+func (b *Budget) Usage() (held, reserved int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.held, b.mu.reserved
+}
+
+// Reserve takes n bytes for pages to come. While they are not there it calls
+// makeRoom with what is missing (with no lock held) and then waits for bytes to
+// return, until ctx ends: ErrNoRoom. It holds nothing while it waits, so two
+// that wait cannot starve each other. ErrTooLarge at once if n can never be had.
+func (b *Budget) Reserve(ctx context.Context, n int64, makeRoom func(missing int64)) error {
+	if n > b.limit {
+		return ErrTooLarge
+	}
+	for {
+		missing, freed := b.tryReserve(n)
+		if missing <= 0 {
+			return nil
+		}
+		makeRoom(missing)
+		if missing, freed = b.tryReserve(n); missing <= 0 {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return errors.Join(ErrNoRoom, context.Cause(ctx))
+		}
+	}
+}
+
+func (b *Budget) tryReserve(n int64) (missing int64, freed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	missing = b.mu.held + b.mu.reserved + n - b.limit
+	if missing <= 0 {
+		b.mu.reserved += n
+	}
+	return missing, b.mu.freed
+}
+
+// Unreserve gives reserved bytes back.
+func (b *Budget) Unreserve(n int64) { b.change(0, -n) }
+
+// Fill turns n reserved bytes into held ones: a page has been made.
+func (b *Budget) Fill(n int64) { b.change(n, -n) }
+
+// Unfill turns n held bytes back into reserved ones: a page of a staging that
+// still wants it is gone.
+func (b *Budget) Unfill(n int64) { b.change(-n, n) }
+
+// Hold charges n bytes that are there already: a page adopted at start.
+func (b *Budget) Hold(n int64) { b.change(n, 0) }
+
+// Free gives n held bytes back: a page's storage is gone.
+func (b *Budget) Free(n int64) { b.change(-n, 0) }
+
+func (b *Budget) change(held, reserved int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.held += held
+	b.mu.reserved += reserved
+	if held+reserved < 0 {
+		close(b.mu.freed)
+		b.mu.freed = make(chan struct{})
+	}
+}
+
+// AdoptReserved takes up a reservation of a former daemon.
+func (b *Budget) AdoptReserved(n int64) { b.change(0, n) }

@@ -1,0 +1,259 @@
+package evict
+
+import (
+	"sync"
+
+	"ckptfs/pages"
+)
+
+// Live holds the pages that somebody needs beyond what the index says: pages
+// that stagings write or link, and pages that are open. It decides when the
+// storage of a page goes: when no generation, no staging and no open handle
+// needs it any more.
+//
+// A page is in one of these states here:
+//
+//	staged      made by a staging, no row in the index yet
+//	published   has a row in the index
+//	unlinked    has a row that no generation links any more; a staging keeps it
+//	dying       its row is being deleted: it can no longer be linked
+//	dead        no row and no staging; its storage stays while it is open
+//
+// The shard locks are leaves: nothing else is taken, and no I/O done, while one
+// is held.
+type Live struct {
+	ram    *pages.RAM
+	budget *Budget
+	shards [64]liveShard
+}
+
+type liveShard struct {
+	sync.Mutex
+	pages map[pages.ID]*livePage
+}
+
+type livePage struct {
+	charge int64 // bytes it holds in the RAM tier
+	refs   int   // stagings that write or link it
+	opens  int   // open handles
+	state  liveState
+}
+
+type liveState uint8
+
+const (
+	stateStaged liveState = iota
+	statePublished
+	stateUnlinked
+	stateDying
+	stateDead
+)
+
+// NewLive makes an empty table over the RAM tier and its budget.
+func NewLive(ram *pages.RAM, budget *Budget) *Live {
+	l := &Live{ram: ram, budget: budget}
+	for i := range l.shards {
+		l.shards[i].pages = make(map[pages.ID]*livePage)
+	}
+	return l
+}
+
+func (l *Live) shard(id pages.ID) *liveShard { return &l.shards[uint64(id)%uint64(len(l.shards))] }
+
+// get finds the page or, for a published page that nobody held, enters it.
+func (s *liveShard) get(id pages.ID, pageBytes int64) *livePage {
+	p := s.pages[id]
+	if p == nil {
+		p = &livePage{charge: Charge(pageBytes), state: statePublished}
+		s.pages[id] = p
+	}
+	return p
+}
+
+// Stage enters a page that a staging has just made; the staging holds it.
+func (l *Live) Stage(id pages.ID, pageBytes int64) {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	s.pages[id] = &livePage{charge: Charge(pageBytes), refs: 1, state: stateStaged}
+}
+
+// Grow gives a staged page the size that it counts with: a scratch file has got
+// its position. The caller has charged the budget.
+func (l *Live) Grow(id pages.ID, pageBytes int64) {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	if p := s.pages[id]; p != nil {
+		p.charge = Charge(pageBytes)
+	}
+}
+
+// Ref has a staging hold the page, published or staged by another. False if it
+// is going: it is then as good as absent.
+func (l *Live) Ref(id pages.ID, pageBytes int64) bool {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	p := s.get(id, pageBytes)
+	if p.state >= stateDying {
+		return false
+	}
+	p.refs++
+	return true
+}
+
+// Unref lets a staging's hold go. last says that no staging holds it any more,
+// dropRow that the index still has a row which nothing links: the caller deletes
+// it (index.DropPages) and then calls Dead for it. Storage of a page that nobody
+// needs goes at once.
+func (l *Live) Unref(id pages.ID) (last, dropRow bool) {
+	s := l.shard(id)
+	s.Lock()
+	p := s.pages[id]
+	if p == nil {
+		s.Unlock()
+		return true, false
+	}
+	if p.refs--; p.refs == 0 {
+		last = true
+		switch p.state {
+		case stateStaged:
+			p.state = stateDead
+		case stateUnlinked:
+			p.state = stateDying
+			dropRow = true
+		}
+	}
+	s.settle(l, id, p)
+	return last, dropRow
+}
+
+// settle forgets a page that needs no entry and removes its storage if it is
+// dead and closed. It unlocks the shard.
+func (s *liveShard) settle(l *Live, id pages.ID, p *livePage) {
+	idle := p.refs == 0 && p.opens == 0
+	gone := idle && p.state == stateDead
+	if gone || idle && p.state == statePublished {
+		delete(s.pages, id)
+	}
+	s.Unlock()
+	if gone {
+		l.removeStorage(id, p.charge)
+	}
+}
+
+func (l *Live) removeStorage(id pages.ID, charge int64) {
+	// An unlink on a tmpfs fails only if the tier itself is gone.
+	if err := l.ram.Remove(id); err == nil {
+		l.budget.Free(charge)
+	}
+}
+
+// Publish says that the index has a row for the page from now on.
+func (l *Live) Publish(id pages.ID) {
+	s := l.shard(id)
+	s.Lock()
+	if p := s.pages[id]; p != nil && p.state <= stateUnlinked {
+		p.state = statePublished
+	}
+	s.Unlock()
+}
+
+// Keep is asked, inside the transaction that takes a page's last link away,
+// whether a staging still needs its row. If not, the page is dying from here
+// on: the caller ends that with Dead after the commit or Revive after a failure.
+func (l *Live) Keep(id pages.ID) bool {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	p := s.get(id, 0)
+	if p.refs > 0 {
+		p.state = stateUnlinked
+		return true
+	}
+	p.state = stateDying
+	return false
+}
+
+// Revive takes a Keep back: the transaction failed, the row is still there.
+func (l *Live) Revive(id pages.ID) {
+	s := l.shard(id)
+	s.Lock()
+	p := s.pages[id]
+	if p == nil {
+		s.Unlock()
+		return
+	}
+	if p.state == stateDying || p.state == stateUnlinked {
+		p.state = statePublished
+	}
+	s.settle(l, id, p)
+}
+
+// Dead says that the page's row is gone. Its storage goes now, or when the last
+// handle on it is closed. pageBytes is the page's size.
+func (l *Live) Dead(id pages.ID, pageBytes int64) {
+	s := l.shard(id)
+	s.Lock()
+	p := s.get(id, pageBytes)
+	p.charge = Charge(pageBytes)
+	p.state = stateDead
+	s.settle(l, id, p)
+}
+
+// Open counts a handle on the page. False if the page is dead and closed.
+func (l *Live) Open(id pages.ID, pageBytes int64) bool {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	p := s.get(id, pageBytes)
+	if p.state >= stateDying && p.opens == 0 {
+		return false
+	}
+	p.opens++
+	return true
+}
+
+// Adopt enters a page found open in the handle table at start, whose row is
+// gone: dead, and kept until it is closed.
+func (l *Live) Adopt(id pages.ID, pageBytes int64) {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	if s.pages[id] == nil {
+		s.pages[id] = &livePage{charge: Charge(pageBytes), state: stateDead}
+	}
+	s.pages[id].opens++
+}
+
+// Close ends what Open began.
+func (l *Live) Close(id pages.ID) {
+	s := l.shard(id)
+	s.Lock()
+	p := s.pages[id]
+	if p == nil {
+		s.Unlock()
+		return
+	}
+	p.opens--
+	s.settle(l, id, p)
+}
+
+// Leased reports whether the page is open or held by a staging.
+func (l *Live) Leased(id pages.ID) bool {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	p := s.pages[id]
+	return p != nil && (p.refs > 0 || p.opens > 0)
+}
+
+// IsOpen reports whether a handle on the page is open.
+func (l *Live) IsOpen(id pages.ID) bool {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	p := s.pages[id]
+	return p != nil && p.opens > 0
+}

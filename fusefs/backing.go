@@ -1,0 +1,151 @@
+package fusefs
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// backingIDs are the kernel's names for the page files that it reads and writes
+// itself (passthrough). While an inode is open, every further open must give the
+// same id: another one is EIO from the kernel (fs/fuse/iomode.c). So there is one
+// entry per open node, counted by its handles.
+//
+// The map's lock is a leaf; an entry's own lock is held during its registration.
+type backingIDs struct {
+	fs *FS
+	mu sync.Mutex
+	m  map[nodeID]*backingEntry
+	// off is why passthrough is not used; "" if it is.
+	off string
+}
+
+type backingEntry struct {
+	refs int // under backingIDs.mu
+	mu   sync.Mutex
+	id   int32
+}
+
+func newBackingIDs(fs *FS) *backingIDs {
+	b := &backingIDs{fs: fs, m: map[nodeID]*backingEntry{}}
+	if !fs.cfg.Passthrough {
+		b.off = "switched off by --passthrough"
+	}
+	return b
+}
+
+// reason says why passthrough is not used; "" if it is.
+func (b *backingIDs) reason() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.off
+}
+
+// SetPassthrough says, before the mount is served, whether the kernel moves page
+// bytes itself.
+func (fs *FS) SetPassthrough(on bool) {
+	fs.backing.mu.Lock()
+	defer fs.backing.mu.Unlock()
+	switch {
+	case !fs.cfg.Passthrough:
+		fs.backing.off = "switched off by --passthrough"
+	case !on:
+		fs.backing.off = "the kernel or the privilege is missing"
+	default:
+		fs.backing.off = ""
+	}
+}
+
+// acquire gives the backing id for one more handle on the page node. 0 if the
+// ordinary path is to be used.
+func (b *backingIDs) acquire(n nodeID) (int32, error) {
+	b.mu.Lock()
+	if b.off != "" {
+		b.mu.Unlock()
+		return 0, nil
+	}
+	e := b.m[n]
+	if e == nil {
+		e = &backingEntry{}
+		b.m[n] = e
+	}
+	e.refs++
+	b.mu.Unlock()
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.id != 0 {
+		return e.id, nil
+	}
+	id, err := b.register(n)
+	if err != nil || id == 0 {
+		b.drop(n, e)
+		return 0, err
+	}
+	e.id = id
+	return id, nil
+}
+
+// register opens the page's file and hands it to the kernel.
+func (b *backingIDs) register(n nodeID) (int32, error) {
+	f, err := b.fs.ram.Open(n.page())
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	id, errno := b.fs.server.Load().RegisterBackingFd(&fuse.BackingMap{Fd: int32(f.Fd())})
+	switch errno {
+	case 0:
+		return id, nil
+	case syscall.EPERM, syscall.EOPNOTSUPP, syscall.ENOTTY, syscall.EINVAL, syscall.ENOSYS, syscall.ELOOP:
+		b.mu.Lock()
+		if b.off == "" {
+			b.off = fmt.Sprintf("the kernel refused it: %v", errno)
+			b.fs.log.Info("page I/O goes through the daemon", "reason", b.off)
+		}
+		b.mu.Unlock()
+		return 0, nil
+	}
+	return 0, errno
+}
+
+// adopt counts a handle of a former daemon, with the id that it got then.
+func (b *backingIDs) adopt(n nodeID, id int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.m[n]
+	if e == nil {
+		e = &backingEntry{id: id}
+		b.m[n] = e
+	}
+	e.refs++
+}
+
+// release ends an acquire or adopt; the last one ends the registration.
+func (b *backingIDs) release(n nodeID) {
+	b.mu.Lock()
+	e := b.m[n]
+	b.mu.Unlock()
+	if e == nil {
+		return
+	}
+	b.drop(n, e)
+}
+
+func (b *backingIDs) drop(n nodeID, e *backingEntry) {
+	b.mu.Lock()
+	e.refs--
+	last := e.refs == 0
+	if last {
+		delete(b.m, n)
+	}
+	id := e.id
+	b.mu.Unlock()
+	if last && id != 0 {
+		if errno := b.fs.server.Load().UnregisterBackingFd(id); errno != 0 {
+			b.fs.log.Warn("the kernel kept a backing file", "id", id, "error", errno)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package fusefs
+
+import (
+	"bytes"
+	"encoding/json"
+	"sync"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// conversation is an open handle of .find or .identify: write a request, read
+// the reply; a further write begins a new request. It is not kept over a
+// restart of the daemon: the next read is then ESTALE and the client writes
+// again. Its lease is kept.
+type conversation struct {
+	mu       sync.Mutex
+	request  []byte
+	reply    []byte
+	answered bool
+	base     uint64 // file offset at which the reply begins, for who reads on
+}
+
+// maxRequest bounds a request that is being collected, bytes: the longest
+// prefix, and a header.
+const maxRequest = 4*index.MaxTokens + 64<<20
+
+func (fs *FS) openConversation(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.OpenOut) error {
+	if n.kind() == kindFind {
+		if _, err := fs.identity(n); err != nil {
+			return err
+		}
+	} else if _, err := fs.model(makeNode(kindModel, n.object())); err != nil {
+		return err
+	}
+	h, err := fs.openHandle(in, n, flags&^syscall.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	h.find = &conversation{}
+	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_DIRECT_IO|fuse.FOPEN_NOFLUSH
+	return nil
+}
+
+func (fs *FS) writeConversation(h *handle, off uint64, data []byte) (uint32, fuse.Status) {
+	c := h.find
+	if c == nil {
+		// A handle of a former daemon: its half of a request is lost. Only the
+		// first piece of a new one can begin here.
+		if off != 0 && !bytes.HasPrefix(data, []byte("{")) {
+			return 0, fuse.Status(syscall.ESTALE)
+		}
+		c = fs.revive(h)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answered {
+		c.request, c.reply, c.answered = nil, nil, false
+		fs.leaseFound(h, 0)
+	}
+	if len(c.request)+len(data) > maxRequest {
+		c.request = nil
+		return 0, fuse.Status(syscall.EFBIG)
+	}
+	c.request = append(c.request, data...)
+	reply, done, err := fs.answer(h, c.request)
+	if err != nil {
+		c.request = nil
+		return 0, status(fs.log, err)
+	}
+	if done {
+		c.request, c.reply, c.answered, c.base = nil, reply, true, off+uint64(len(data))
+	}
+	return uint32(len(data)), fuse.OK
+}
+
+// revive gives a handle of a former daemon a new conversation.
+func (fs *FS) revive(h *handle) *conversation {
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	if h.find == nil {
+		h.find = &conversation{}
+	}
+	return h.find
+}
+
+func (fs *FS) readConversation(h *handle, off uint64, buf []byte) (fuse.ReadResult, fuse.Status) {
+	c := h.find
+	if c == nil {
+		return nil, fuse.Status(syscall.ESTALE)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.answered {
+		return nil, fuse.EINVAL // nothing was asked yet, or not all of it
+	}
+	// Who reads on after writing is at base or beyond; pread and who seeks back
+	// count from the reply's beginning.
+	if off >= c.base {
+		off -= c.base
+	}
+	lo := min(off, uint64(len(c.reply)))
+	hi := min(lo+uint64(len(buf)), uint64(len(c.reply)))
+	return fuse.ReadResultData(c.reply[lo:hi]), fuse.OK
+}
+
+// answer carries a request out once it is complete.
+func (fs *FS) answer(h *handle, request []byte) (reply []byte, done bool, err error) {
+	if h.node.kind() == kindFind {
+		return fs.answerFind(h, request)
+	}
+	if !json.Valid(request) {
+		if looksUnfinished(request) {
+			return nil, false, nil
+		}
+		return nil, false, syscall.EINVAL
+	}
+	doc, err := index.ParseDocument(request)
+	if err != nil {
+		fs.log.Info("refused an identity document", "reason", err)
+		return nil, false, err
+	}
+	name, err := fs.identify(h, doc)
+	if err != nil {
+		return nil, false, err
+	}
+	return []byte(name + "\n"), true, nil
+}
+
+// looksUnfinished reports whether more bytes could make the JSON valid.
+func looksUnfinished(b []byte) bool {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	for {
+		if _, err := dec.Token(); err != nil {
+			_, syntax := err.(*json.SyntaxError)
+			return !syntax
+		}
+	}
+}
+
+// findReply is what .find answers.
+type findReply struct {
+	Generation     string     `json:"generation"`
+	NumTokens      int        `json:"num_tokens"`
+	Kind           index.Kind `json:"kind"`
+	DraftPrefixLen uint32     `json:"draft_prefix_len"`
+	WorldSize      int        `json:"world_size"`
+	Pages          findPages  `json:"pages"`
+}
+
+type findPages struct {
+	Total int `json:"total"`
+	RAM   int `json:"ram"`
+	Disk  int `json:"disk"`
+}
+
+type findMiss struct {
+	Generation *string `json:"generation"`
+	Reason     string  `json:"reason"`
+}
+
+func (fs *FS) answerFind(h *handle, request []byte) ([]byte, bool, error) {
+	req, complete, err := index.ParseFindRequest(request)
+	if err != nil || !complete {
+		return nil, false, err
+	}
+	i, err := fs.identity(h.node)
+	if err != nil {
+		return nil, false, err
+	}
+	fs.count.lookups.Add(1)
+	var r findReply
+	res, err := fs.idx.Find(i, req, func(g *index.Generation) index.Verdict {
+		return fs.offer(h, g, &r)
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	var b []byte
+	if res.Generation == nil {
+		fs.leaseFound(h, 0)
+		fs.count.lookupMisses.Add(1)
+		b, err = json.Marshal(findMiss{Reason: res.Reason})
+	} else {
+		fs.idx.Touch(res.Generation, fs.now().UnixNano())
+		b, err = json.Marshal(r)
+	}
+	return append(b, '\n'), true, err
+}
+
+// offer leases a candidate and makes sure that every page of it can be read.
+func (fs *FS) offer(h *handle, g *index.Generation, r *findReply) index.Verdict {
+	fs.leaseFound(h, g.ID)
+	if fs.idx.GenerationByID(g.ID) == nil {
+		return index.Skip // retired before the lease was there
+	}
+	c, err := fs.idx.Contents(g)
+	if err != nil {
+		fs.log.Warn("a candidate of a lookup could not be read", "generation", g.Name, "error", err)
+		return index.Skip
+	}
+	*r = findReply{
+		Generation: g.Name, NumTokens: g.NumTokens, Kind: g.Kind, DraftPrefixLen: g.DraftPrefixLen,
+		WorldSize: c.Layout.WorldSize, Pages: findPages{Total: len(c.Pages), RAM: fs.inRAM(c.Pages)},
+	}
+	if r.Pages.RAM < r.Pages.Total {
+		return index.Skip
+	}
+	return index.Take
+}
+
+// inRAM counts the pages that the RAM tier has. Without a disk tier every page
+// of a published generation is there until it is retired.
+func (fs *FS) inRAM(ids []pages.ID) int { return len(ids) }
+
+func leasedID(h *handle) index.ObjectID { return index.ObjectID(h.rec.leased) }
+
+// identify finds or makes the identity of a document.
+func (fs *FS) identify(h *handle, doc *index.Document) (string, error) {
+	m, err := fs.model(makeNode(kindModel, h.node.object()))
+	if err != nil {
+		return "", err
+	}
+	i := m.Identity(doc.Name())
+	if i == nil {
+		a := m.Attr()
+		a.Mtime = fs.now().UnixNano()
+		if i, err = fs.idx.CreateIdentity(m, doc.Name(), doc, a, 0); err == nil {
+			fs.notify.entry(makeNode(kindModel, m.ID), doc.Name())
+			return doc.Name(), nil
+		}
+		if errno, _ := errnoOf(err); errno != syscall.EEXIST {
+			return "", err
+		}
+		if i = m.Identity(doc.Name()); i == nil {
+			return "", syscall.ENOENT
+		}
+	}
+	if i.Document() == nil {
+		if err := fs.idx.SetDocument(i, doc, 0); err != nil && !errorIs(err, syscall.EEXIST) {
+			return "", err
+		}
+	}
+	return doc.Name(), nil
+}
+
+func errorIs(err error, errno syscall.Errno) bool {
+	e, ok := errnoOf(err)
+	return ok && e == errno
+}

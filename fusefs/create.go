@@ -1,0 +1,243 @@
+package fusefs
+
+import (
+	"context"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"ckptfs/fusefs/staging"
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// Create implements fuse.RawFileSystem.
+func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	fs.gate.enter()
+	defer fs.gate.leave()
+	return status(fs.log, fs.create(in, name, out))
+}
+
+func (fs *FS) create(in *fuse.CreateIn, name string, out *fuse.CreateOut) error {
+	dir := nodeID(in.NodeId)
+	if !fs.doneBefore(&in.InHeader) {
+		f, n, err := fs.makeFile(in, dir, name)
+		if err == nil {
+			return fs.opened(in, dir, name, n, f, out)
+		}
+		if !errorIs(err, syscall.EEXIST) || in.Flags&syscall.O_EXCL != 0 {
+			return err
+		}
+	}
+	// It is there: made by another process in this instant, or by this very
+	// request before the daemon was replaced.
+	n, ttl, err := fs.lookup(dir, name)
+	if err != nil {
+		return err
+	}
+	if err := fs.entryOut(n, ttl, &out.EntryOut); err != nil {
+		return err
+	}
+	return fs.open1(&in.InHeader, n, in.Flags, &out.OpenOut)
+}
+
+// makeFile makes a file where the tree has a place for it.
+func (fs *FS) makeFile(in *fuse.CreateIn, dir nodeID, name string) (*os.File, nodeID, error) {
+	op, _ := opOf(&in.InHeader)
+	o := staging.Owner{UID: in.Uid, GID: in.Gid, Mode: in.Mode & 0o777}
+	switch dir.kind() {
+	case kindIdentity:
+		return fs.makeDocument(dir, name)
+	case kindGeneration, kindGroup, kindRank, kindProvisional:
+	default:
+		return nil, 0, syscall.EPERM
+	}
+	t, err := fs.treeOf(dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	if t.draft == nil {
+		return nil, 0, syscall.EPERM
+	}
+	if dir.kind() == kindGeneration {
+		if ft, kind, ok := treeEntryType(name); ok {
+			n := genNode(kind, t.draft.ID, staging.Place{})
+			f, err := t.draft.CreateFile(ft, index.Attr{Mode: o.Mode, UID: o.UID, GID: o.GID, Mtime: fs.now().UnixNano()}, n.sub(), op)
+			return f, n, err
+		}
+	}
+	var id pages.ID
+	var f *os.File
+	switch {
+	case strings.HasPrefix(name, "."):
+		id, f, err = t.draft.CreateScratch(dir.place(), name, o, op)
+	case dir.kind() == kindGroup || dir.kind() == kindProvisional:
+		id, f, err = t.draft.CreatePage(context.Background(), dir.place(), name, o, op)
+		if err == nil {
+			fs.count.pagesWritten.Add(1)
+		}
+	default:
+		err = syscall.EPERM
+	}
+	if err != nil {
+		fs.logRefusal("create", t.draft, name, err)
+	}
+	return f, pageNode(id), err
+}
+
+// logRefusal keeps the words of a refusal that the caller only sees as an errno.
+func (fs *FS) logRefusal(what string, d *staging.Draft, name string, err error) {
+	fs.log.Debug("refused", "what", what, "staging", d.Name(), "name", name, "reason", err)
+}
+
+// opened gives a handle on a file that has just been made.
+func (fs *FS) opened(in *fuse.CreateIn, dir nodeID, name string, n nodeID, f *os.File, out *fuse.CreateOut) error {
+	h, err := fs.openHandle(&in.InHeader, n, in.Flags, 0)
+	if err != nil {
+		f.Close()
+		return err
+	}
+	if err := fs.entryOut(n, 0, &out.EntryOut); err != nil {
+		f.Close()
+		fs.dropHandle(h)
+		return err
+	}
+	if n.kind() != kindPage {
+		h.file.set(f)
+		out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_DIRECT_IO
+		return nil
+	}
+	if err := fs.startIO(h, false, &out.OpenOut); err != nil {
+		f.Close()
+		return err
+	}
+	if h.how(howPassthrough) {
+		f.Close()
+	} else {
+		h.file.set(f)
+	}
+	return nil
+}
+
+// makeDocument begins an identity.json in an identity made with mkdir.
+func (fs *FS) makeDocument(dir nodeID, name string) (*os.File, nodeID, error) {
+	i, err := fs.identity(dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	if name != "identity.json" {
+		return nil, 0, syscall.EPERM
+	}
+	if i.Document() != nil {
+		return nil, 0, syscall.EEXIST
+	}
+	f, err := os.OpenFile(fs.docPath(i.ID), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	return f, makeNode(kindDocument, i.ID), err
+}
+
+// Mkdir implements fuse.RawFileSystem.
+func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
+	fs.gate.enter()
+	defer fs.gate.leave()
+	dir := nodeID(in.NodeId)
+	if !fs.doneBefore(&in.InHeader) {
+		if err := fs.mkdir(in, dir, name); err != nil {
+			return status(fs.log, err)
+		}
+	}
+	n, ttl, err := fs.lookup(dir, name)
+	if err == nil {
+		err = fs.entryOut(n, ttl, out)
+	}
+	return status(fs.log, err)
+}
+
+func (fs *FS) mkdir(in *fuse.MkdirIn, dir nodeID, name string) error {
+	op, _ := opOf(&in.InHeader)
+	a := index.Attr{Mode: in.Mode & 0o7777, UID: in.Uid, GID: in.Gid, Mtime: fs.now().UnixNano()}
+	switch dir.kind() {
+	case kindFixed:
+		if dir != nodeRoot || name[0] == '.' || len(name) > 255 {
+			return syscall.EPERM
+		}
+		_, err := fs.idx.CreateModel(name, a, op)
+		return err
+	case kindModel:
+		m, err := fs.model(dir)
+		if err != nil {
+			return err
+		}
+		if !isIdentityName(name) {
+			return syscall.EPERM
+		}
+		_, err = fs.idx.CreateIdentity(m, name, nil, a, op)
+		return err
+	case kindStagingDir:
+		i, err := fs.identity(dir)
+		if err != nil {
+			return err
+		}
+		_, err = fs.stage.Create(i, name, a, op)
+		return err
+	case kindGeneration, kindRank:
+		t, err := fs.treeOf(dir)
+		if err != nil {
+			return err
+		}
+		if t.draft == nil {
+			return syscall.EPERM
+		}
+		_, err = t.draft.Mkdir(dir.place(), name, a, func(p staging.Place) uint64 { return placeNode(t.draft.ID, p).sub() }, op)
+		return err
+	}
+	return syscall.EPERM
+}
+
+// isIdentityName: 40 hex digits, as the digest is written.
+func isIdentityName(name string) bool {
+	return len(name) == 40 && strings.Trim(name, "0123456789abcdef") == ""
+}
+
+// Mknod implements fuse.RawFileSystem: the tree has no place for special files,
+// and files are made by open.
+func (fs *FS) Mknod(<-chan struct{}, *fuse.MknodIn, string, *fuse.EntryOut) fuse.Status {
+	return fuse.EPERM
+}
+
+// Symlink implements fuse.RawFileSystem.
+func (fs *FS) Symlink(<-chan struct{}, *fuse.InHeader, string, string, *fuse.EntryOut) fuse.Status {
+	return fuse.EPERM
+}
+
+// Tmpfile implements fuse.RawFileSystem.
+func (fs *FS) Tmpfile(<-chan struct{}, *fuse.CreateIn, *fuse.CreateOut) fuse.Status {
+	return fuse.Status(syscall.EOPNOTSUPP)
+}
+
+// Link implements fuse.RawFileSystem: a published page, or a complete staged
+// one, gets its position in a staging without a copy.
+func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
+	fs.gate.enter()
+	defer fs.gate.leave()
+	dir, page := nodeID(in.NodeId), nodeID(in.Oldnodeid)
+	if !fs.doneBefore(&in.InHeader) {
+		if page.kind() != kindPage || dir.kind() != kindGroup && dir.kind() != kindProvisional {
+			return fuse.EPERM
+		}
+		t, err := fs.treeOf(dir)
+		if err != nil {
+			return status(fs.log, err)
+		}
+		if t.draft == nil {
+			return fuse.EPERM
+		}
+		op, _ := opOf(&in.InHeader)
+		if err := t.draft.LinkPage(dir.place(), name, page.page(), op); err != nil {
+			fs.logRefusal("link", t.draft, name, err)
+			return status(fs.log, err)
+		}
+	}
+	return status(fs.log, fs.entryOut(page, 0, out))
+}

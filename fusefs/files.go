@@ -1,0 +1,261 @@
+package fusefs
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"ckptfs/fusefs/staging"
+	"ckptfs/index"
+)
+
+// openTreeFile opens a manifest or a staging's tokens. They can be written until
+// the manifest is accepted, and are served by the ordinary path.
+func (fs *FS) openTreeFile(in *fuse.InHeader, n nodeID, flags uint32, write bool, out *fuse.OpenOut) error {
+	t, err := fs.treeOf(n)
+	if err != nil {
+		return err
+	}
+	if t.gen != nil {
+		if write {
+			return syscall.EROFS
+		}
+		h, err := fs.openHandle(in, n, flags, 0)
+		if err != nil {
+			return err
+		}
+		out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_KEEP_CACHE|fuse.FOPEN_NOFLUSH
+		return nil
+	}
+	path := t.draft.FilePath(fileType(n.kind()))
+	if write && (t.draft.Ghost() || t.draft.Accepted()) {
+		return syscall.EROFS
+	}
+	if flags&syscall.O_TRUNC != 0 {
+		if err := os.Truncate(path, 0); err != nil {
+			return err
+		}
+	}
+	return fs.openDirect(in, n, flags, out)
+}
+
+// openDirect gives a handle whose reads and writes all come here.
+func (fs *FS) openDirect(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.OpenOut) error {
+	h, err := fs.openHandle(in, n, flags, 0)
+	if err != nil {
+		return err
+	}
+	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_DIRECT_IO
+	return nil
+}
+
+// treeFile is the file behind a handle on a manifest, tokens or an identity
+// document that is being written.
+func (fs *FS) treeFile(h *handle) (*os.File, error) {
+	flags := int(h.rec.flags & syscall.O_ACCMODE)
+	if h.node.kind() == kindDocument {
+		i, err := fs.identity(h.node)
+		if err != nil {
+			return nil, err
+		}
+		if h.writes() && i.Document() != nil {
+			return nil, syscall.EROFS
+		}
+		return h.file.get(func() (*os.File, error) { return os.OpenFile(fs.docPath(i.ID), flags, 0) })
+	}
+	t, err := fs.treeOf(h.node)
+	if err != nil {
+		return nil, err
+	}
+	if t.draft == nil || h.writes() && t.draft.Accepted() {
+		return nil, syscall.EROFS
+	}
+	return h.file.get(func() (*os.File, error) {
+		return os.OpenFile(t.draft.FilePath(fileType(h.node.kind())), flags, 0)
+	})
+}
+
+// readFile reads from a file that is no page.
+func (fs *FS) readFile(h *handle, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	b, err := fs.fixedBytes(h)
+	if err != nil {
+		return nil, status(fs.log, err)
+	}
+	if b != nil {
+		lo := min(in.Offset, uint64(len(b)))
+		hi := min(lo+uint64(len(buf)), uint64(len(b)))
+		return fuse.ReadResultData(b[lo:hi]), fuse.OK
+	}
+	f, err := fs.treeFile(h)
+	if err != nil {
+		return nil, status(fs.log, err)
+	}
+	n, err := f.ReadAt(buf, int64(in.Offset))
+	if n == 0 && err != nil && err.Error() != "EOF" {
+		return nil, status(fs.log, err)
+	}
+	return fuse.ReadResultData(buf[:n]), fuse.OK
+}
+
+// fixedBytes is what a handle reads that is not a file of the RAM tier: a
+// published manifest, a document, a made file. nil for the others.
+func (fs *FS) fixedBytes(h *handle) ([]byte, error) {
+	if h.bytes != nil {
+		return h.bytes, nil
+	}
+	switch h.node.kind() {
+	case kindManifest:
+		if g := fs.idx.GenerationByID(h.node.generation()); g != nil {
+			c, err := fs.idx.Contents(g)
+			if err != nil {
+				return nil, err
+			}
+			return c.Manifest, nil
+		}
+		return nil, nil
+	case kindDocument:
+		i, err := fs.identity(h.node)
+		if err != nil || i.Document() == nil {
+			return nil, err
+		}
+		return i.Document().Doc, nil
+	case kindTokens:
+		return nil, nil
+	}
+	return fs.made(h.node)
+}
+
+// made makes the content of a file that is not stored.
+func (fs *FS) made(n nodeID) ([]byte, error) {
+	switch n.kind() {
+	case kindPlan, kindError:
+		d, ok := fs.stage.ByID(n.generation())
+		if !ok {
+			return nil, syscall.ENOENT
+		}
+		if n.kind() == kindPlan {
+			return d.PlanJSON()
+		}
+		return []byte(d.ErrorText() + "\n"), nil
+	case kindFixed:
+		if f, ok := controlFiles[n]; ok {
+			return f.make(fs)
+		}
+	}
+	return nil, syscall.ENOENT
+}
+
+// openMade opens a made file: what it says is fixed when it is opened.
+func (fs *FS) openMade(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.OpenOut) error {
+	b, err := fs.made(n)
+	if err != nil {
+		return err
+	}
+	h, err := fs.openHandle(in, n, flags, 0)
+	if err != nil {
+		return err
+	}
+	h.bytes = b
+	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_DIRECT_IO|fuse.FOPEN_NOFLUSH
+	return nil
+}
+
+// check looks at a written file when it is closed or synced: a manifest is
+// accepted or refused, and so is an identity document.
+func (fs *FS) check(h *handle) error {
+	if !h.writes() {
+		return nil
+	}
+	switch h.node.kind() {
+	case kindManifest:
+		if d, ok := fs.stage.ByID(h.node.generation()); ok && !d.Ghost() {
+			return d.Accept(context.Background())
+		}
+	case kindDocument:
+		i, err := fs.identity(h.node)
+		if err != nil {
+			return err
+		}
+		return fs.acceptDocument(i)
+	}
+	return nil
+}
+
+// Identity documents on their way lie in the RAM tier too.
+
+func (fs *FS) docPath(id index.ObjectID) string {
+	return filepath.Join(fs.cfg.RAMDir, "i-"+strconv.FormatUint(uint64(id), 16))
+}
+
+func (fs *FS) hasDocument(i *index.Identity) bool {
+	if i.Document() != nil {
+		return true
+	}
+	_, err := os.Lstat(fs.docPath(i.ID))
+	return err == nil
+}
+
+func (fs *FS) openDocument(in *fuse.InHeader, n nodeID, flags uint32, write bool, out *fuse.OpenOut) error {
+	i, err := fs.identity(n)
+	if err != nil {
+		return err
+	}
+	if i.Document() == nil {
+		if flags&syscall.O_TRUNC != 0 {
+			if err := os.Truncate(fs.docPath(i.ID), 0); err != nil {
+				return err
+			}
+		}
+		return fs.openDirect(in, n, flags, out)
+	}
+	if write {
+		return syscall.EROFS
+	}
+	h, err := fs.openHandle(in, n, flags, 0)
+	if err != nil {
+		return err
+	}
+	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_KEEP_CACHE|fuse.FOPEN_NOFLUSH
+	return nil
+}
+
+// acceptDocument checks a written identity.json: its digest must be the
+// directory's name.
+func (fs *FS) acceptDocument(i *index.Identity) error {
+	if i.Document() != nil {
+		return nil
+	}
+	raw, err := os.ReadFile(fs.docPath(i.ID))
+	if err != nil {
+		return err
+	}
+	doc, err := index.ParseDocument(raw)
+	if err != nil {
+		fs.log.Info("refused an identity document", "identity", i.Name, "reason", err)
+		return err
+	}
+	if doc.Name() != i.Name {
+		fs.log.Info("refused an identity document", "identity", i.Name, "reason", "its digest is "+doc.Name())
+		return syscall.EINVAL
+	}
+	if err := fs.idx.SetDocument(i, doc, 0); err != nil {
+		return err
+	}
+	os.Remove(fs.docPath(i.ID))
+	return nil
+}
+
+// treeEntryType: what a written name in a staging's root is to be.
+func treeEntryType(name string) (staging.EntryType, nodeKind, bool) {
+	switch name {
+	case "manifest.json":
+		return staging.EntryManifest, kindManifest, true
+	case "tokens":
+		return staging.EntryTokens, kindTokens, true
+	}
+	return 0, 0, false
+}

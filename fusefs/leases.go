@@ -1,0 +1,109 @@
+package fusefs
+
+import (
+	"sync"
+
+	"ckptfs/fusefs/staging"
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// leases counts the open handles that hold whole generations: directories of a
+// generation or of a rank, and .find handles. The lock is a leaf.
+type leases struct {
+	mu  sync.Mutex
+	gen map[index.ObjectID]int
+}
+
+func newLeases() *leases { return &leases{gen: map[index.ObjectID]int{}} }
+
+func (l *leases) take(id index.ObjectID) {
+	l.mu.Lock()
+	l.gen[id]++
+	l.mu.Unlock()
+}
+
+func (l *leases) drop(id index.ObjectID) {
+	l.mu.Lock()
+	if l.gen[id]--; l.gen[id] <= 0 {
+		delete(l.gen, id)
+	}
+	l.mu.Unlock()
+}
+
+// held reports whether the generation is leased as a whole.
+func (l *leases) held(id index.ObjectID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gen[id] > 0
+}
+
+// all lists the leased generations.
+func (l *leases) all() []index.ObjectID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := make([]index.ObjectID, 0, len(l.gen))
+	for id := range l.gen {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// handleLease is what an open handle holds.
+type handleLease struct {
+	gen   index.ObjectID // a generation, 0 none
+	page  pages.ID       // a page, 0 none
+	draft *staging.Draft // a staging, nil none
+}
+
+// lease takes for a handle what its node stands for. False if the node is gone.
+func (fs *FS) lease(h *handle, pageBytes int64) bool {
+	n := h.node
+	switch {
+	case n.kind() == kindPage:
+		if !fs.live.Open(n.page(), pageBytes) {
+			return false
+		}
+		h.lease.page = n.page()
+		if d, ok := fs.stage.Maker(n.page()); ok {
+			d.Hold()
+			h.lease.draft = d
+		}
+	case n.inGeneration():
+		if d, ok := fs.stage.ByID(n.generation()); ok {
+			d.Hold()
+			h.lease.draft = d
+		} else if n.isDir() {
+			fs.leases.take(n.generation())
+			h.lease.gen = n.generation()
+		}
+	}
+	return true
+}
+
+// unlease gives back what the handle holds.
+func (fs *FS) unlease(h *handle) {
+	if h.lease.page != 0 {
+		fs.live.Close(h.lease.page)
+	}
+	if h.lease.draft != nil {
+		h.lease.draft.Unhold()
+	}
+	if h.lease.gen != 0 {
+		fs.leases.drop(h.lease.gen)
+	}
+	h.lease = handleLease{}
+}
+
+// leaseFound makes a .find handle hold the generation, in place of what it held.
+func (fs *FS) leaseFound(h *handle, id index.ObjectID) {
+	if id != 0 {
+		fs.leases.take(id)
+	}
+	old := h.lease.gen
+	h.lease.gen = id
+	h.rec.leased = uint64(id)
+	if old != 0 {
+		fs.leases.drop(old)
+	}
+}

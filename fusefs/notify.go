@@ -1,0 +1,132 @@
+package fusefs
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/pages"
+)
+
+// notifier tells the kernel what its caches must forget. It writes from a
+// goroutine of its own: a notification about a name takes the directory's lock
+// in the kernel, which a request that is being served may hold, so no handler
+// may write one or wait for one. One about attributes only takes no lock there
+// (fs/fuse/inode.c, fuse_reverse_inval_inode with a negative offset), and may be
+// waited for.
+type notifier struct {
+	fd  int
+	log *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		queue []notice
+	}
+	wake chan struct{}
+}
+
+// notice is a name to forget, or (name == "") attributes to forget.
+type notice struct {
+	node nodeID
+	name string
+}
+
+func newNotifier(fd int, log *slog.Logger) *notifier {
+	return &notifier{fd: fd, log: log, wake: make(chan struct{}, 1)}
+}
+
+// entry has the kernel forget a name in a directory and what is below it, and
+// the directory's attributes. It does not wait.
+func (n *notifier) entry(dir nodeID, name string) {
+	n.mu.Lock()
+	n.mu.queue = append(n.mu.queue, notice{dir, name}, notice{dir, ""})
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// attributes has the kernel forget the attributes of pages, and returns when it
+// has. No lock of ours may be held.
+func (n *notifier) attributes(ids []pages.ID) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, id := range ids {
+			n.write(notice{node: pageNode(id)})
+		}
+	}()
+	<-done
+}
+
+// run sends what is queued until ctx ends.
+func (n *notifier) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.wake:
+		}
+		n.mu.Lock()
+		queue := n.mu.queue
+		n.mu.queue = nil
+		n.mu.Unlock()
+		for _, x := range queue {
+			n.write(x)
+		}
+	}
+}
+
+const (
+	notifyInvalInode = 2 // FUSE_NOTIFY_INVAL_INODE
+	notifyInvalEntry = 3 // FUSE_NOTIFY_INVAL_ENTRY
+	outHeaderBytes   = 16
+)
+
+func (n *notifier) write(x notice) {
+	if n.fd < 0 {
+		return
+	}
+	b := x.encode()
+	for {
+		_, err := unix.Write(n.fd, b)
+		switch err {
+		case nil, syscall.ENOENT, syscall.ENODEV, syscall.ENOTDIR, syscall.EBADF:
+			// The kernel does not know the node, or the mount is gone.
+		case syscall.EINTR:
+			runtime.Gosched()
+			continue
+		default:
+			n.log.Warn("the kernel did not take a notification", "node", uint64(x.node), "name", x.name, "error", err)
+		}
+		return
+	}
+}
+
+// encode makes the message: an out-header with the code in place of an errno,
+// and the notice (include/uapi/linux/fuse.h).
+func (x notice) encode() []byte {
+	le := binary.LittleEndian
+	b := make([]byte, outHeaderBytes, outHeaderBytes+24+len(x.name)+1)
+	code := uint32(notifyInvalEntry)
+	if x.name == "" {
+		code = notifyInvalInode
+		b = le.AppendUint64(b, uint64(x.node))
+		b = le.AppendUint64(b, ^uint64(0)) // offset -1: attributes only
+		b = le.AppendUint64(b, 0)
+	} else {
+		b = le.AppendUint64(b, uint64(x.node))
+		b = le.AppendUint32(b, uint32(len(x.name)))
+		b = le.AppendUint32(b, 0)
+		b = append(append(b, x.name...), 0)
+	}
+	le.PutUint32(b[0:], uint32(len(b)))
+	le.PutUint32(b[4:], code)
+	return b
+}

@@ -1,0 +1,261 @@
+package fusefs
+
+import (
+	"os"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"ckptfs/pages"
+)
+
+// openHandle gives a handle on the node with its lease. pageBytes is the size of
+// a page node. A request sent again gets the handle that it had opened.
+func (fs *FS) openHandle(in *fuse.InHeader, n nodeID, flags uint32, pageBytes int64) (*handle, error) {
+	op, again := opOf(in)
+	if again {
+		if h, ok := fs.handles.byOpID(op); ok && h.node == n {
+			return h, nil
+		}
+	}
+	h, err := fs.handles.take(n, flags, in.Pid, op, fs.now().UnixNano())
+	if err != nil {
+		return nil, err
+	}
+	if !fs.lease(h, pageBytes) {
+		fs.handles.put(h)
+		return nil, syscall.ENOENT
+	}
+	fs.handles.commit(h)
+	return h, nil
+}
+
+// closeHandle ends a handle and what it holds.
+func (fs *FS) closeHandle(number uint64) {
+	h, ok := fs.handles.get(number)
+	if !ok {
+		return // sent again, and done before
+	}
+	fs.dropHandle(h)
+}
+
+func (fs *FS) dropHandle(h *handle) {
+	h.file.close()
+	if h.how(howPassthrough) {
+		fs.backing.release(h.node)
+	}
+	fs.handles.put(h)
+	fs.unlease(h)
+	fs.writerClosed()
+}
+
+// Open implements fuse.RawFileSystem.
+func (fs *FS) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	fs.gate.enter()
+	defer fs.gate.leave()
+	return status(fs.log, fs.open1(&in.InHeader, nodeID(in.NodeId), in.Flags, out))
+}
+
+func (fs *FS) open1(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.OpenOut) error {
+	write := flags&syscall.O_ACCMODE != syscall.O_RDONLY || flags&syscall.O_TRUNC != 0
+	switch n.kind() {
+	case kindPage:
+		return fs.openPage(in, n, flags, write, out)
+	case kindIdentify, kindFind:
+		return fs.openConversation(in, n, flags, out)
+	case kindManifest, kindTokens:
+		return fs.openTreeFile(in, n, flags, write, out)
+	case kindDocument:
+		return fs.openDocument(in, n, flags, write, out)
+	}
+	if write {
+		return syscall.EROFS
+	}
+	return fs.openMade(in, n, flags, out)
+}
+
+// openPage opens a page. Complete and published pages take no writers: EROFS.
+func (fs *FS) openPage(in *fuse.InHeader, n nodeID, flags uint32, write bool, out *fuse.OpenOut) error {
+	ref, staged := fs.stage.StagedPage(n.page())
+	bytes := int64(0)
+	if !staged {
+		p, err := fs.idx.Page(n.page())
+		switch {
+		case err == nil:
+			bytes = p.Bytes
+		case !fs.live.Leased(n.page()):
+			return err
+		}
+	}
+	if write {
+		if err := fs.mayWrite(ref, staged); err != nil {
+			return err
+		}
+		if flags&syscall.O_TRUNC != 0 {
+			if err := fs.ram.Truncate(n.page(), 0); err != nil {
+				return err
+			}
+		}
+	}
+	h, err := fs.openHandle(in, n, flags, bytes)
+	if err != nil {
+		return err
+	}
+	fs.count.pageOpens.Add(1)
+	return fs.startIO(h, !staged, out)
+}
+
+// startIO chooses how the handle's reads and writes are served and says so to
+// the kernel. keep: what the kernel has cached of the file is still right.
+func (fs *FS) startIO(h *handle, keep bool, out *fuse.OpenOut) error {
+	out.Fh = h.number()
+	if h.how(howPassthrough) { // opened by this request before, sent again
+		out.BackingID = h.rec.backing
+		out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
+		return nil
+	}
+	id, err := fs.backing.acquire(h.node)
+	if err != nil {
+		fs.dropHandle(h)
+		return err
+	}
+	if id == 0 {
+		if keep {
+			out.OpenFlags = fuse.FOPEN_KEEP_CACHE
+		}
+		if !h.writes() {
+			out.OpenFlags |= fuse.FOPEN_NOFLUSH
+		}
+		return nil
+	}
+	h.rec.backing = id
+	h.setHow(howPassthrough)
+	out.BackingID = id
+	out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
+	return nil
+}
+
+// pageFile is the descriptor behind a handle on the ordinary path.
+func (fs *FS) pageFile(h *handle) (*os.File, error) {
+	return h.file.get(func() (*os.File, error) {
+		if h.writes() {
+			return fs.ram.OpenRW(h.node.page())
+		}
+		return fs.ram.Open(h.node.page())
+	})
+}
+
+// Read implements fuse.RawFileSystem.
+func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	h, ok := fs.handles.get(in.Fh)
+	if !ok {
+		return nil, fuse.EBADF
+	}
+	switch {
+	case h.find != nil || h.node.kind() == kindFind || h.node.kind() == kindIdentify:
+		return fs.readConversation(h, in.Offset, buf)
+	case h.node.kind() == kindPage:
+		f, err := fs.pageFile(h)
+		if err != nil {
+			return nil, status(fs.log, err)
+		}
+		fs.count.bytesReadOrdinary.Add(int64(in.Size))
+		return fuse.ReadResultFd(f.Fd(), int64(in.Offset), int(in.Size)), fuse.OK
+	}
+	return fs.readFile(h, in, buf)
+}
+
+// Write implements fuse.RawFileSystem.
+func (fs *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+	fs.gate.enter()
+	defer fs.gate.leave()
+	h, ok := fs.handles.get(in.Fh)
+	if !ok {
+		return 0, fuse.EBADF
+	}
+	if h.node.kind() == kindFind || h.node.kind() == kindIdentify {
+		return fs.writeConversation(h, in.Offset, data)
+	}
+	f, err := fs.writableFile(h)
+	if err != nil {
+		return 0, status(fs.log, err)
+	}
+	n, err := f.WriteAt(data, int64(in.Offset))
+	if err != nil && n == 0 {
+		return 0, status(fs.log, err)
+	}
+	return uint32(n), fuse.OK
+}
+
+func (fs *FS) writableFile(h *handle) (*os.File, error) {
+	switch h.node.kind() {
+	case kindPage:
+		return fs.pageFile(h)
+	case kindManifest, kindTokens, kindDocument:
+		return fs.treeFile(h)
+	}
+	return nil, syscall.EBADF
+}
+
+// Release implements fuse.RawFileSystem.
+func (fs *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { fs.closeHandle(in.Fh) }
+
+// Fsync implements fuse.RawFileSystem. A manifest is checked by it.
+func (fs *FS) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	h, ok := fs.handles.get(in.Fh)
+	if !ok {
+		return fuse.EBADF
+	}
+	return status(fs.log, fs.check(h))
+}
+
+// Flush implements fuse.RawFileSystem: a descriptor of the handle was closed.
+func (fs *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
+	fs.gate.enter()
+	defer fs.gate.leave()
+	h, ok := fs.handles.get(in.Fh)
+	if !ok {
+		return fuse.EBADF
+	}
+	h.setHow(howFlushed)
+	return status(fs.log, fs.check(h))
+}
+
+// adopt takes over a handle of a former daemon.
+func (fs *FS) adopt(h *handle) {
+	if h.node.kind() == kindPage {
+		fs.adoptPageHandle(h, h.node.page())
+		return
+	}
+	fs.lease(h, 0)
+	if h.rec.leased != 0 {
+		if fs.idx.GenerationByID(leasedID(h)) != nil {
+			fs.leases.take(leasedID(h))
+			h.lease.gen = leasedID(h)
+		}
+	}
+}
+
+func (fs *FS) adoptPageHandle(h *handle, id pages.ID) {
+	if h.how(howPassthrough) {
+		fs.backing.adopt(h.node, h.rec.backing)
+	}
+	if d, ok := fs.stage.Maker(id); ok {
+		d.Hold()
+		h.lease.draft = d
+	}
+	h.lease.page = id
+	if p, err := fs.idx.Page(id); err == nil {
+		fs.live.Open(id, p.Bytes)
+		return
+	}
+	if _, staged := fs.stage.StagedPage(id); staged {
+		fs.live.Open(id, 0)
+		return
+	}
+	st, err := fs.ram.Stat(id)
+	if err != nil {
+		return // its bytes are in the open file alone
+	}
+	fs.live.Adopt(id, st.Bytes)
+}

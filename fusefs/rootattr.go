@@ -1,0 +1,52 @@
+package fusefs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"ckptfs/index"
+)
+
+// rootAttr is the owner and mode of the mount's root directory, kept in a small
+// file of the state directory once they have been set.
+type rootAttr struct {
+	path string
+	attr atomic.Pointer[index.Attr]
+}
+
+func (r *rootAttr) open(path string, now time.Time) error {
+	r.path = path
+	a := index.Attr{Mode: 0o755, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Mtime: now.UnixNano()}
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(raw, &a)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	r.attr.Store(&a)
+	return nil
+}
+
+// Attr is what the root has now.
+func (r *rootAttr) Attr() index.Attr { return *r.attr.Load() }
+
+// Set keeps new attributes.
+func (r *rootAttr) Set(a index.Attr) error {
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(r.path+".tmp", raw, 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(r.path+".tmp", r.path); err != nil {
+		return err
+	}
+	r.attr.Store(&a)
+	return nil
+}

@@ -1,0 +1,256 @@
+package fusefs
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"ckptfs/fusefs/staging"
+	"ckptfs/index"
+)
+
+// SetAttr implements fuse.RawFileSystem. Who may is the kernel's to decide
+// (default_permissions); here it is what can be set at all.
+func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+	fs.gate.enter()
+	defer fs.gate.leave()
+	n := nodeID(in.NodeId)
+	if size, ok := in.GetSize(); ok {
+		if err := fs.truncate(n, int64(size)); err != nil {
+			return status(fs.log, err)
+		}
+	}
+	if err := fs.setAttr(n, in); err != nil {
+		return status(fs.log, err)
+	}
+	ttl, err := fs.getAttr(n, &out.Attr)
+	out.SetTimeout(ttl)
+	return status(fs.log, err)
+}
+
+// change applies what the request sets to attributes.
+func (fs *FS) change(in *fuse.SetAttrIn, a index.Attr) index.Attr {
+	if mode, ok := in.GetMode(); ok {
+		a.Mode = mode
+	}
+	if uid, ok := in.GetUID(); ok {
+		a.UID = uid
+	}
+	if gid, ok := in.GetGID(); ok {
+		a.GID = gid
+	}
+	if t, ok := in.GetMTime(); ok {
+		if in.Valid&fuse.FATTR_MTIME_NOW != 0 {
+			t = fs.now()
+		}
+		a.Mtime = t.UnixNano()
+	}
+	return a
+}
+
+const settable = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID | fuse.FATTR_MTIME
+
+func (fs *FS) setAttr(n nodeID, in *fuse.SetAttrIn) error {
+	if in.Valid&settable == 0 {
+		return nil // a size, or an atime, which is not kept
+	}
+	switch n.kind() {
+	case kindFixed:
+		if n != nodeRoot {
+			return syscall.EPERM
+		}
+		return fs.root.Set(fs.change(in, fs.root.Attr()))
+	case kindModel:
+		m, err := fs.model(n)
+		if err != nil {
+			return err
+		}
+		return fs.idx.SetModelAttr(m, fs.change(in, m.Attr()))
+	case kindIdentity:
+		i, err := fs.identity(n)
+		if err != nil {
+			return err
+		}
+		return fs.idx.SetIdentityAttr(i, fs.change(in, i.Attr()))
+	case kindDocument:
+		i, err := fs.identity(n)
+		if err != nil {
+			return err
+		}
+		return fs.setDocAttr(i, fs.change(in, fs.docAttr(i)))
+	case kindPage:
+		return fs.setPageAttr(n, in)
+	}
+	if !n.inGeneration() {
+		return syscall.EPERM
+	}
+	return fs.setTreeAttr(n, in)
+}
+
+func (fs *FS) setTreeAttr(n nodeID, in *fuse.SetAttrIn) error {
+	t, err := fs.treeOf(n)
+	if err != nil {
+		return err
+	}
+	if t.draft != nil {
+		if m, ok := in.GetMTime(); ok && (n.kind() == kindManifest || n.kind() == kindTokens) {
+			path := t.draft.FilePath(fileType(n.kind()))
+			if err := os.Chtimes(path, time.Time{}, m); err != nil {
+				return err
+			}
+		}
+		return t.draft.SetAttr(n.sub(), fs.change(in, t.draft.Attr(n.sub())))
+	}
+	a, ok := fs.idx.SubAttr(t.gen, n.sub())
+	if !ok || n.sub() == 0 {
+		a = t.gen.Attr()
+	}
+	a = fs.change(in, a)
+	if n.sub() == 0 {
+		return fs.idx.SetGenerationAttr(t.gen, a)
+	}
+	if n.kind() == kindManifest {
+		a.Mode = 0o444
+	}
+	return fs.idx.SetSubAttr(t.gen, n.sub(), a)
+}
+
+// setPageAttr: owner and mtime of a page are kept; its mode is 0444 once it is
+// published.
+func (fs *FS) setPageAttr(n nodeID, in *fuse.SetAttrIn) error {
+	if ref, staged := fs.stage.StagedPage(n.page()); staged {
+		return fs.setStagedAttr(ref, in)
+	}
+	p, err := fs.idx.Page(n.page())
+	if err != nil {
+		return err
+	}
+	a := fs.change(in, p.Attr())
+	a.Mode = 0o444
+	return fs.idx.SetPageAttr(p, a)
+}
+
+func (fs *FS) setStagedAttr(ref staging.PageRef, in *fuse.SetAttrIn) error {
+	path := fs.ram.Path(ref.ID)
+	if mode, ok := in.GetMode(); ok {
+		if err := os.Chmod(path, os.FileMode(mode&0o777)); err != nil {
+			return err
+		}
+	}
+	uid, hasUID := in.GetUID()
+	gid, hasGID := in.GetGID()
+	if hasUID || hasGID {
+		u, g := -1, -1
+		if hasUID {
+			u = int(uid)
+		}
+		if hasGID {
+			g = int(gid)
+		}
+		if err := os.Chown(path, u, g); err != nil {
+			return err
+		}
+	}
+	if t, ok := in.GetMTime(); ok {
+		ts := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(t.UnixNano())}
+		return unix.UtimesNanoAt(unix.AT_FDCWD, path, ts, 0)
+	}
+	return nil
+}
+
+// truncate sets a file's size, while it can still be written.
+func (fs *FS) truncate(n nodeID, size int64) error {
+	switch n.kind() {
+	case kindPage:
+		ref, staged := fs.stage.StagedPage(n.page())
+		if err := fs.mayTruncate(ref, staged); err != nil {
+			return err
+		}
+		return fs.ram.Truncate(n.page(), size)
+	case kindManifest, kindTokens:
+		t, err := fs.treeOf(n)
+		if err != nil {
+			return err
+		}
+		if t.draft == nil || t.draft.Accepted() || t.draft.Ghost() {
+			return syscall.EROFS
+		}
+		return os.Truncate(t.draft.FilePath(fileType(n.kind())), size)
+	case kindDocument:
+		i, err := fs.identity(n)
+		if err != nil {
+			return err
+		}
+		if i.Document() != nil {
+			return syscall.EROFS
+		}
+		return os.Truncate(fs.docPath(i.ID), size)
+	case kindFind, kindIdentify:
+		return nil // O_TRUNC by a shell's redirection
+	}
+	return syscall.EROFS
+}
+
+// Fallocate implements fuse.RawFileSystem for staged pages.
+func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
+	fs.gate.enter()
+	defer fs.gate.leave()
+	h, ok := fs.handles.get(in.Fh)
+	if !ok || h.node.kind() != kindPage {
+		return fuse.EBADF
+	}
+	ref, staged := fs.stage.StagedPage(h.node.page())
+	if err := fs.mayTruncate(ref, staged); err != nil {
+		return status(fs.log, err)
+	}
+	f, err := fs.ram.OpenRW(h.node.page())
+	if err != nil {
+		return status(fs.log, err)
+	}
+	defer f.Close()
+	return status(fs.log, unix.Fallocate(int(f.Fd()), in.Mode, int64(in.Offset), int64(in.Length)))
+}
+
+// Lseek implements fuse.RawFileSystem: SEEK_DATA and SEEK_HOLE of a page.
+func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
+	h, ok := fs.handles.get(in.Fh)
+	if !ok {
+		return fuse.EBADF
+	}
+	if h.node.kind() != kindPage {
+		return fs.seekPlain(h.node, in, out)
+	}
+	f, err := fs.ram.Open(h.node.page())
+	if err != nil {
+		return status(fs.log, err)
+	}
+	defer f.Close()
+	off, err := unix.Seek(int(f.Fd()), int64(in.Offset), int(in.Whence))
+	out.Offset = uint64(off)
+	return status(fs.log, err)
+}
+
+// seekPlain answers for files without holes.
+func (fs *FS) seekPlain(n nodeID, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
+	var a fuse.Attr
+	if _, err := fs.getAttr(n, &a); err != nil {
+		return status(fs.log, err)
+	}
+	if in.Offset >= a.Size {
+		return fuse.Status(syscall.ENXIO)
+	}
+	out.Offset = in.Offset
+	if in.Whence == unix.SEEK_HOLE {
+		out.Offset = a.Size
+	}
+	return fuse.OK
+}
+
+// CopyFileRange implements fuse.RawFileSystem: the kernel's own copy is used.
+func (fs *FS) CopyFileRange(<-chan struct{}, *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
+	return 0, fuse.ENOSYS
+}

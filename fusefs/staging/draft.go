@@ -1,0 +1,346 @@
+package staging
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// Draft is a tree that can change: a staging, or a ghost, the tree of a retired
+// generation whose names are being removed.
+//
+// Its states: open (no manifest yet), accepted (pages may come), publishing
+// (nothing may change), gone.
+type Draft struct {
+	m        *Manager
+	ID       index.ObjectID // becomes the generation's id
+	Identity *index.Identity
+	doc      *index.Document // the identity's, as it was when this was made
+	journal  *journal
+
+	accept sync.Mutex // serializes checks of the manifest and plans
+
+	mu struct {
+		sync.Mutex
+		name       string
+		ghost      bool
+		publishing bool
+		gone       bool
+		attr       index.Attr
+		sub        map[uint64]index.Attr // set attributes of directories and files below
+		changed    time.Time
+		handles    int
+		errorText  string
+		hidden     map[EntryType]bool // made files that were unlinked
+		hasTokens  bool
+		hasFile    bool // manifest.json exists, accepted or not
+
+		ranks       map[int]bool   // made before the manifest
+		provisional []string       // names of group directories made before the manifest, by number
+		provMade    map[Place]bool // those that exist
+		removed     map[Place]bool // directories of the manifest that were removed
+
+		content *content // nil until the manifest is accepted
+		slots   []slot
+		scratch map[pages.ID]*stagedPage
+	}
+}
+
+// content is an accepted manifest and what follows from it. It never changes.
+type content struct {
+	manifest *index.Manifest
+	derived  *index.Derived
+	layout   *index.Layout
+}
+
+// slot is one page of the layout.
+type slot struct {
+	page     PageRef // ID 0: missing
+	reserved bool    // bytes are reserved for it
+}
+
+func newDraft(m *Manager, id index.ObjectID, identity *index.Identity, name string, ghost bool, attr index.Attr) *Draft {
+	d := &Draft{m: m, ID: id, Identity: identity, doc: identity.Document()}
+	d.mu.name, d.mu.ghost, d.mu.attr = name, ghost, attr
+	d.mu.sub = map[uint64]index.Attr{}
+	d.mu.hidden = map[EntryType]bool{}
+	d.mu.ranks = map[int]bool{}
+	d.mu.provMade = map[Place]bool{}
+	d.mu.removed = map[Place]bool{}
+	d.mu.scratch = map[pages.ID]*stagedPage{}
+	d.mu.changed = m.Now()
+	return d
+}
+
+// Name is the staging's name, or the retired generation's.
+func (d *Draft) Name() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.name
+}
+
+// Ghost reports whether this is a retired generation's tree in its old place.
+func (d *Draft) Ghost() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.ghost
+}
+
+// Hold counts an open handle on the staging or on anything in it: its lease.
+func (d *Draft) Hold() {
+	d.mu.Lock()
+	d.mu.handles++
+	d.mu.Unlock()
+}
+
+// Unhold ends a Hold; the timeout runs from then.
+func (d *Draft) Unhold() {
+	d.mu.Lock()
+	d.mu.handles--
+	d.mu.changed = d.m.Now()
+	d.mu.Unlock()
+}
+
+// idleSince is when the staging was last held or changed; the zero time while
+// it is held.
+func (d *Draft) idleSince() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.handles > 0 || d.mu.publishing {
+		return time.Time{}
+	}
+	return d.mu.changed
+}
+
+// Attr gives the attributes of the staging (sub 0) or of what lies below it;
+// what was never set follows the staging.
+func (d *Draft) Attr(sub uint64) index.Attr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a, ok := d.mu.sub[sub]; ok {
+		return a
+	}
+	return d.mu.attr
+}
+
+// SetAttr keeps attributes.
+func (d *Draft) SetAttr(sub uint64, a index.Attr) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.gone {
+		return syscall.ENOENT
+	}
+	if err := d.journal.append(record{Do: doAttr, Sub: sub, Attr: &a}); err != nil {
+		return err
+	}
+	d.applyAttrLocked(sub, a)
+	return nil
+}
+
+func (d *Draft) applyAttrLocked(sub uint64, a index.Attr) {
+	if sub == 0 {
+		d.mu.attr = a
+		return
+	}
+	d.mu.sub[sub] = a
+}
+
+// usableLocked refuses changes to what is gone or being published.
+func (d *Draft) usableLocked() error {
+	if d.mu.gone {
+		return syscall.ENOENT
+	}
+	if d.mu.publishing {
+		return refuse(syscall.EBUSY, "the staging is being published")
+	}
+	return nil
+}
+
+func (d *Draft) touchLocked() {
+	d.mu.changed = d.m.Now()
+	d.mu.attr.Mtime = d.mu.changed.UnixNano()
+}
+
+// FilePath is where a written file of the root (manifest.json, tokens) lies.
+func (d *Draft) FilePath(t EntryType) string {
+	name := "manifest"
+	if t == EntryTokens {
+		name = "tokens"
+	}
+	return filepath.Join(d.m.draftDir(d.ID), name)
+}
+
+// CreateFile makes manifest.json or tokens, empty. EEXIST if it is there, EROFS
+// for tokens that can no longer be of use.
+func (d *Draft) CreateFile(t EntryType, a index.Attr, sub uint64, op index.Op) (*os.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usableLocked(); err != nil {
+		return nil, err
+	}
+	has := &d.mu.hasFile
+	if t == EntryTokens {
+		has = &d.mu.hasTokens
+	}
+	if *has {
+		return nil, syscall.EEXIST
+	}
+	if d.mu.content != nil {
+		return nil, refuse(syscall.EPERM, "the manifest was accepted; make a new staging for another one")
+	}
+	f, err := os.OpenFile(d.FilePath(t), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.journal.append(record{Do: doAttr, Op: op, Sub: sub, Attr: &a}); err != nil {
+		f.Close()
+		os.Remove(d.FilePath(t))
+		return nil, err
+	}
+	d.applyAttrLocked(sub, a)
+	*has = true
+	d.touchLocked()
+	return f, nil
+}
+
+// Accepted reports whether the manifest has been accepted.
+func (d *Draft) Accepted() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.content != nil
+}
+
+// Layout is the accepted manifest's, or nil.
+func (d *Draft) Layout() *index.Layout {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.content == nil {
+		return nil
+	}
+	return d.mu.content.layout
+}
+
+// ErrorText is the reason of the last refusal, for the `error` file; "" if none.
+func (d *Draft) ErrorText() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.errorText
+}
+
+func (d *Draft) setError(text string) {
+	d.mu.Lock()
+	d.mu.errorText = text
+	d.mu.hidden[EntryError] = false
+	d.mu.Unlock()
+}
+
+// Hide takes a made file's name away (rm -r does); it comes back when it is
+// made anew.
+func (d *Draft) Hide(t EntryType, op index.Op) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.hidden[t] {
+		return syscall.ENOENT
+	}
+	d.mu.hidden[t] = true
+	return nil
+}
+
+// RemoveFile unlinks manifest.json or tokens. Without its manifest a staging
+// takes no more pages.
+func (d *Draft) RemoveFile(t EntryType, op index.Op) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.publishing {
+		return syscall.EBUSY
+	}
+	has := &d.mu.hasFile
+	if t == EntryTokens {
+		has = &d.mu.hasTokens
+	}
+	if d.mu.gone || !*has {
+		return syscall.ENOENT
+	}
+	// Hidden before it is removed: the file's absence alone says the same.
+	if err := d.journal.append(record{Do: doHide, Op: op, File: filepath.Base(d.FilePath(t))}); err != nil {
+		return err
+	}
+	if t == EntryManifest && d.mu.content != nil {
+		// Its pages can still be named, to be removed.
+		os.Rename(d.FilePath(t), d.FilePath(t)+removedSuffix)
+	} else {
+		os.Remove(d.FilePath(t))
+	}
+	*has = false
+	d.touchLocked()
+	d.releaseReservedLocked()
+	return nil
+}
+
+// removedSuffix marks an accepted manifest that was unlinked.
+const removedSuffix = ".removed"
+
+// groupName is the name of a group directory.
+func (d *Draft) groupNameLocked(p Place) (string, bool) {
+	switch {
+	case p.Level == LevelGroup && d.mu.content != nil && p.Group < len(d.mu.content.layout.Groups):
+		return d.mu.content.layout.Groups[p.Group].Name, true
+	case p.Level == LevelProvisional && p.Group < len(d.mu.provisional):
+		return d.mu.provisional[p.Group], true
+	}
+	return "", false
+}
+
+// resolveLocked turns a provisional directory into the manifest's, once there is
+// one of that name.
+func (d *Draft) resolveLocked(p Place) Place {
+	if p.Level != LevelProvisional || d.mu.content == nil || p.Group >= len(d.mu.provisional) {
+		return p
+	}
+	if g, ok := d.mu.content.layout.GroupIndex(d.mu.provisional[p.Group]); ok {
+		return Place{LevelGroup, p.Rank, g}
+	}
+	return p
+}
+
+// existsLocked reports whether the directory is there.
+func (d *Draft) existsLocked(p Place) bool {
+	if d.mu.gone {
+		return false
+	}
+	switch p.Level {
+	case LevelRoot:
+		return true
+	case LevelRank:
+		if d.mu.content != nil && p.Rank < d.mu.content.layout.WorldSize {
+			return !d.mu.removed[p]
+		}
+		return d.mu.ranks[p.Rank]
+	case LevelGroup:
+		return d.mu.content != nil && p.Group < len(d.mu.content.layout.Groups) &&
+			p.Rank < d.mu.content.layout.WorldSize && !d.mu.removed[p]
+	}
+	return d.mu.provMade[p]
+}
+
+// Exists reports whether the directory is there.
+func (d *Draft) Exists(p Place) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.existsLocked(d.resolveLocked(p))
+}
+
+// isScratchName reports whether a name may be a scratch file's.
+func isScratchName(name string) bool { return strings.HasPrefix(name, ".") && len(name) > 1 }
+
+func (d *Draft) provisionalNumberLocked(name string) (int, bool) {
+	i := slices.Index(d.mu.provisional, name)
+	return i, i >= 0
+}

@@ -1,0 +1,106 @@
+package staging
+
+import (
+	"errors"
+	"io/fs"
+	"sync/atomic"
+
+	"ckptfs/pages"
+)
+
+// stagedPage is a page file that a staging made and that no generation has yet.
+// Several stagings may hold it: the one that wrote it and those that found it
+// complete and linked it. Its owner, mode and mtime are those of its file.
+type stagedPage struct {
+	ID    pages.ID  `json:"id"`
+	Key   pages.Key `json:"key"`   // zero: a scratch file
+	Bytes int64     `json:"bytes"` // page_bytes; 0: a scratch file
+	// A scratch file's place and name until it gets its position.
+	Place Place  `json:"place"`
+	Name  []byte `json:"name,omitempty"`
+
+	owner *Draft // the staging that made it
+
+	sealed    atomic.Bool // seen complete; no writer is let in any more
+	published atomic.Bool // a generation has it now
+}
+
+// PageRef names a page of a staging.
+type PageRef struct {
+	ID     pages.ID
+	staged *stagedPage // nil: published
+}
+
+// Staged reports whether no generation has the page yet.
+func (r PageRef) Staged() bool { return r.staged != nil && !r.staged.published.Load() }
+
+// Scratch reports whether this is a scratch file.
+func (r PageRef) Scratch() bool { return r.staged != nil && r.staged.Bytes == 0 }
+
+// Sealed reports whether the page takes no writer any more.
+func (r PageRef) Sealed() bool { return r.staged == nil || r.staged.sealed.Load() }
+
+// pageState is what a look at a staged page's file gave.
+type pageState uint8
+
+const (
+	pageComplete pageState = iota
+	pageShort
+	pageLong
+	pageWritten // somebody still has it open or mapped for writing
+	pageGone
+)
+
+// inspect looks at a staged page's file: complete is its exact size and no
+// writer and no writable mapping (contract section 3). What was complete once
+// stays so, because it takes no writers any more.
+func (m *Manager) inspect(p *stagedPage) (pageState, error) {
+	if p.sealed.Load() || p.published.Load() {
+		return pageComplete, nil
+	}
+	st, err := m.ram.Stat(p.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return pageGone, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if st.Bytes > p.Bytes {
+		return pageLong, nil
+	}
+	busy, err := m.hasWriter(p.ID)
+	switch {
+	case err != nil:
+		return 0, err
+	case busy:
+		return pageWritten, nil
+	case st.Bytes < p.Bytes:
+		return pageShort, nil
+	}
+	// The size was read before the writer was looked for: look again.
+	if st, err = m.ram.Stat(p.ID); err != nil || st.Bytes != p.Bytes {
+		return pageWritten, err
+	}
+	p.sealed.Store(true)
+	return pageComplete, nil
+}
+
+// hasWriter asks the open handles first (the ordinary path keeps none of its
+// descriptors over a restart), then the file itself.
+func (m *Manager) hasWriter(id pages.ID) (bool, error) {
+	if m.writers.Writing(id) {
+		return true, nil
+	}
+	busy, err := m.ram.HasWriter(id)
+	if errors.Is(err, pages.ErrNoLeases) {
+		return false, nil // the handles are all there is to ask
+	}
+	return busy, err
+}
+
+// Writable reports whether a staged page may be opened for writing once more: it
+// is not complete and nobody writes it.
+func (m *Manager) Writable(r PageRef) (bool, error) {
+	state, err := m.inspect(r.staged)
+	return err == nil && (state == pageShort || state == pageLong), err
+}

@@ -1,0 +1,286 @@
+package staging
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"ckptfs/evict"
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// Publish makes the staging a generation under its plan's name: all pages of
+// all ranks, at one instant, or not at all.
+//
+// EBUSY: a page is not complete yet or has a writer. EEXIST: it is published
+// already. EINVAL: another name than the plan's, no accepted manifest, or a page
+// that is too long. The reason is in the `error` file.
+func (d *Draft) Publish(name string, op index.Op) (*index.Generation, error) {
+	g, err := d.publish(name, op)
+	var refused *Error
+	if errors.As(err, &refused) && refused.Errno != syscall.EEXIST {
+		d.setError(refused.Reason)
+	}
+	return g, err
+}
+
+func (d *Draft) publish(name string, op index.Op) (*index.Generation, error) {
+	c, err := d.beginPublish(name)
+	if err != nil {
+		return nil, err
+	}
+	published := false
+	defer func() {
+		if !published {
+			d.mu.Lock()
+			d.mu.publishing = false
+			d.mu.Unlock()
+		}
+	}()
+	fresh, ids, err := d.checkPages(c)
+	if err != nil {
+		return nil, err
+	}
+	p, err := d.publication(c, fresh, ids, op)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.journal.append(record{Do: doPublish, Op: op}); err != nil {
+		return nil, err
+	}
+	g, replaced, err := d.m.Index.Publish(p)
+	if errors.Is(err, index.ErrExist) {
+		return nil, refuse(syscall.EEXIST, "%s is published already", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	published = true
+	d.finishPublish(g, replaced)
+	return g, nil
+}
+
+// beginPublish checks the name and closes the staging for changes.
+func (d *Draft) beginPublish(name string) (*content, error) {
+	c, err := d.checkName(name)
+	if err != nil {
+		return nil, err
+	}
+	// What others have completed since the plan was read counts.
+	if err := d.linkMissing(d.missingSlots()); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usableLocked(); err != nil {
+		return nil, err
+	}
+	d.mu.publishing = true
+	return c, nil
+}
+
+func (d *Draft) checkName(name string) (*content, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usableLocked(); err != nil {
+		return nil, err
+	}
+	c := d.mu.content
+	if c == nil || !d.mu.hasFile {
+		reason := "there is no valid manifest"
+		if d.mu.errorText != "" && c == nil {
+			reason = d.mu.errorText
+		}
+		return nil, refuse(syscall.EINVAL, "%s", reason)
+	}
+	if name != c.derived.Name {
+		return nil, refuse(syscall.EINVAL, "this generation's name is %s, not %s", c.derived.Name, name)
+	}
+	if d.Identity.Generation(name) != nil {
+		return nil, refuse(syscall.EEXIST, "%s is published already", name)
+	}
+	return c, nil
+}
+
+// checkPages makes sure that every page is complete. fresh are the pages that
+// no generation had when it looked; ids are all pages by slot.
+func (d *Draft) checkPages(c *content) (fresh []*stagedPage, ids []pages.ID, err error) {
+	seen := map[pages.ID]bool{}
+	refs := d.pageRefs()
+	ids = make([]pages.ID, len(refs))
+	missing, firstMissing := 0, 0
+	for slot, ref := range refs {
+		if ids[slot] = ref.ID; ref.ID == 0 {
+			if missing++; missing == 1 {
+				firstMissing = slot
+			}
+			continue
+		}
+		if ref.staged == nil || seen[ref.ID] {
+			continue
+		}
+		seen[ref.ID] = true
+		fresh = append(fresh, ref.staged)
+		state, err := d.m.inspect(ref.staged)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := d.refusal(c, slot, ref.staged, state); err != nil {
+			return nil, nil, err
+		}
+	}
+	if missing > 0 {
+		return nil, nil, refuse(syscall.EBUSY, "%d pages are missing, the first is %s", missing, d.pathOfSlot(c.layout, firstMissing))
+	}
+	return fresh, ids, nil
+}
+
+func (d *Draft) refusal(c *content, slot int, sp *stagedPage, state pageState) error {
+	path := d.pathOfSlot(c.layout, slot)
+	switch state {
+	case pageComplete:
+		return nil
+	case pageLong:
+		return refuse(syscall.EINVAL, "%s is longer than its page_bytes %d", path, sp.Bytes)
+	case pageWritten:
+		return refuse(syscall.EBUSY, "%s is still being written", path)
+	case pageGone:
+		return refuse(syscall.EBUSY, "%s is missing", path)
+	}
+	return refuse(syscall.EBUSY, "%s is not complete: it is shorter than its page_bytes %d", path, sp.Bytes)
+}
+
+func (d *Draft) publication(c *content, fresh []*stagedPage, ids []pages.ID, op index.Op) (*index.Publication, error) {
+	digest := d.doc.Digest
+	manifest, err := c.manifest.PublishedJSON(digest, d.doc.WorldSize, c.derived)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := &index.Publication{
+		ID: d.ID, Identity: d.Identity, Manifest: c.manifest, Derived: c.derived,
+		Contents:  &index.Contents{Manifest: manifest, Layout: c.layout, Pages: ids},
+		Attr:      d.mu.attr,
+		Published: d.m.Now().UnixNano(),
+		Op:        op,
+	}
+	for sub, a := range d.mu.sub {
+		p.SubAttrs = append(p.SubAttrs, index.SubAttr{Sub: sub, Attr: a})
+	}
+	for _, sp := range fresh {
+		attr, err := d.m.fileAttr(sp.ID)
+		if err != nil {
+			return nil, err
+		}
+		p.NewPages = append(p.NewPages, index.NewPage{ID: sp.ID, Key: sp.Key, Bytes: sp.Bytes, Attr: attr})
+	}
+	return p, nil
+}
+
+// fileAttr is the owner and mtime of a staged page's file; published pages are
+// 0444 whatever it was.
+func (m *Manager) fileAttr(id pages.ID) (index.Attr, error) {
+	var st syscall.Stat_t
+	if err := syscall.Stat(m.ram.Path(id), &st); err != nil {
+		return index.Attr{}, err
+	}
+	return index.Attr{Mode: 0o444, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}, nil
+}
+
+// finishPublish lets the staging go after the commit: its pages belong to the
+// generation now.
+func (d *Draft) finishPublish(g *index.Generation, replaced map[pages.ID]pages.ID) {
+	d.mu.Lock()
+	d.mu.gone = true
+	var refs []PageRef
+	var relinked []pages.ID
+	for i := range d.mu.slots {
+		ref := d.mu.slots[i].page
+		refs = append(refs, ref)
+		switch {
+		case ref.staged == nil:
+			relinked = append(relinked, ref.ID)
+		case replaced[ref.ID] == 0 || replaced[ref.ID] == ref.ID:
+			d.m.Live.Publish(ref.ID)
+			ref.staged.published.Store(true)
+			d.m.dropStaged(ref.staged)
+		default:
+			relinked = append(relinked, replaced[ref.ID])
+		}
+	}
+	for _, sp := range d.mu.scratch {
+		refs = append(refs, PageRef{sp.ID, sp})
+	}
+	d.mu.Unlock()
+	d.m.leave(d)
+	d.m.unref(refs)
+	d.removeFiles()
+	if len(relinked) > 0 {
+		d.m.Changed(relinked)
+	}
+}
+
+func (d *Draft) removeFiles() {
+	d.journal.close()
+	os.RemoveAll(d.m.draftDir(d.ID))
+}
+
+// Discard ends the staging: nothing of it is left but pages that others hold.
+// It waits for no handle; open files keep their bytes until they are closed.
+func (d *Draft) Discard() error {
+	d.mu.Lock()
+	if err := d.usableLocked(); err != nil {
+		d.mu.Unlock()
+		return err
+	}
+	d.mu.gone = true
+	var refs []PageRef
+	var reserved int64
+	for i := range d.mu.slots {
+		s := &d.mu.slots[i]
+		refs = append(refs, s.page)
+		if s.reserved {
+			_, g, _ := d.mu.content.layout.At(i)
+			reserved += evict.Charge(d.mu.content.layout.Groups[g].PageBytes)
+		}
+	}
+	for _, sp := range d.mu.scratch {
+		refs = append(refs, PageRef{sp.ID, sp})
+	}
+	d.mu.Unlock()
+	d.m.leave(d)
+	d.removeFiles()
+	d.m.unref(refs)
+	if reserved > 0 {
+		d.m.Budget.Unreserve(reserved)
+	}
+	return nil
+}
+
+// Reap discards the stagings and ghosts that nobody has held or changed for the
+// timeout, and returns them: the kernel may know their names.
+func (m *Manager) Reap() []*Draft {
+	var reaped []*Draft
+	now := m.Now()
+	for _, d := range m.All() {
+		since := d.idleSince()
+		if since.IsZero() || now.Sub(since) < m.Timeout {
+			continue
+		}
+		if d.Discard() == nil {
+			reaped = append(reaped, d)
+		}
+	}
+	return reaped
+}
+
+// Remove is rmdir of the staging: ENOTEMPTY while it has anything but made
+// files.
+func (d *Draft) Remove() error {
+	if !d.empty() {
+		return syscall.ENOTEMPTY
+	}
+	return d.Discard()
+}

@@ -1,0 +1,209 @@
+package staging
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"ckptfs/evict"
+	"ckptfs/index"
+)
+
+// recover reads one staging back from its journal, or removes what is left of
+// it: one that was never made whole, one that was published before its files
+// could be removed, and with discard any.
+func (m *Manager) recover(dir string, discard bool) error {
+	j, rs, err := openJournal(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		j, rs, err = m.recoverRetired(dir)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.RemoveAll(dir)
+	}
+	if err != nil {
+		return err
+	}
+	published := m.Index.GenerationByID(rs[0].ID) != nil
+	for _, r := range rs {
+		// The journal says that publication was about to be; the index, that
+		// it has been.
+		if r.Op != 0 && (r.Do != doPublish || published) {
+			m.done[r.Op] = true
+		}
+	}
+	identity := m.Index.IdentityByID(rs[0].Identity)
+	if discard || published || identity == nil || identity.Document() == nil {
+		j.close()
+		return os.RemoveAll(dir)
+	}
+	d := newDraft(m, rs[0].ID, identity, string(rs[0].Name), rs[0].Ghost, *rs[0].Attr)
+	d.journal = j
+	for i := range rs[1:] {
+		if err := d.replay(&rs[1+i]); err != nil {
+			return fmt.Errorf("journal line %d: %w", i+2, err)
+		}
+	}
+	d.mu.hasFile = exists(d.FilePath(EntryManifest))
+	d.mu.hasTokens = d.mu.content == nil && exists(d.FilePath(EntryTokens))
+	return m.enter(d)
+}
+
+// recoverRetired takes up a ghost whose generation was retired, but whose
+// journal had not got its name yet when the daemon was killed.
+func (m *Manager) recoverRetired(dir string) (*journal, []record, error) {
+	id, ok := parseDraftDir(filepath.Base(dir))
+	if !ok || !exists(filepath.Join(dir, "ghost")) {
+		return nil, nil, fs.ErrNotExist
+	}
+	if m.Index.GenerationByID(id) != nil {
+		return nil, nil, fs.ErrNotExist
+	}
+	if err := os.Rename(filepath.Join(dir, "journal.tmp"), filepath.Join(dir, "journal")); err != nil {
+		return nil, nil, err
+	}
+	return openJournal(dir)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// replay applies one journal line. Nobody else knows the draft yet, so it takes
+// no lock.
+func (d *Draft) replay(r *record) error {
+	switch r.Do {
+	case doMkdir:
+		d.applyMkdirLocked(*r.Place, string(r.Name))
+	case doRmdir:
+		d.applyRmdirLocked(*r.Place)
+	case doManifest:
+		return d.replayManifest()
+	case doPage:
+		if d.mu.slots[r.Slot].reserved {
+			d.unreserveLocked(r.Slot)
+		}
+		r.Page.owner = d
+		d.replayStaged(r.Page)
+		d.mu.slots[r.Slot].page = PageRef{r.Page.ID, d.m.mu.byPage[r.Page.ID]}
+	case doLink:
+		for _, f := range r.Links {
+			d.replayLink(f)
+		}
+	case doDrop:
+		d.replayDrop(d.mu.slots[r.Slot].page)
+		d.mu.slots[r.Slot] = slot{}
+	case doScratch:
+		if old := d.mu.scratch[r.Page.ID]; old != nil {
+			old.Place, old.Name = r.Page.Place, r.Page.Name
+			return nil
+		}
+		d.applyScratchLocked(r.Page)
+	case doUnscratch:
+		delete(d.mu.scratch, r.Page.ID)
+		d.replayDrop(PageRef{r.Page.ID, r.Page})
+	case doPlaceAt:
+		d.applyPlaceAtLocked(r.Slot, r.Page)
+	case doAttr:
+		d.applyAttrLocked(r.Sub, *r.Attr)
+	}
+	return nil
+}
+
+// replayStaged enters a page that this or another staging made, once.
+func (d *Draft) replayStaged(sp *stagedPage) {
+	if _, known := d.m.mu.byPage[sp.ID]; known {
+		d.m.Live.Ref(sp.ID, sp.Bytes)
+		return
+	}
+	d.m.Live.Stage(sp.ID, sp.Bytes)
+	d.m.Budget.Hold(evict.Charge(sp.Bytes))
+	d.m.addStaged(sp)
+}
+
+func (d *Draft) replayLink(f link) {
+	s := &d.mu.slots[f.Slot]
+	if s.reserved {
+		d.unreserveLocked(f.Slot)
+	}
+	if f.Page != nil {
+		if row, err := d.m.Index.Page(f.ID); err == nil {
+			f.Page = nil // published meanwhile
+			d.m.Live.Ref(f.ID, row.Bytes)
+		} else {
+			d.replayStaged(f.Page)
+			f.Page = d.m.mu.byPage[f.ID]
+		}
+	} else {
+		_, g, _ := d.mu.content.layout.At(f.Slot)
+		d.m.Live.Ref(f.ID, d.mu.content.layout.Groups[g].PageBytes)
+		// Its generations may be gone; if they are not, DropPages will say so.
+		d.m.Live.Keep(f.ID)
+	}
+	s.page = PageRef{f.ID, f.Page}
+}
+
+func (d *Draft) unreserveLocked(slot int) {
+	_, g, _ := d.mu.content.layout.At(slot)
+	d.m.Budget.Unreserve(evict.Charge(d.mu.content.layout.Groups[g].PageBytes))
+	d.mu.slots[slot].reserved = false
+}
+
+func (d *Draft) replayDrop(ref PageRef) {
+	if ref.ID != 0 {
+		d.m.unref([]PageRef{ref})
+	}
+}
+
+// replayManifest takes up an accepted manifest with its reservation, or a
+// generation that was retired.
+func (d *Draft) replayManifest() error {
+	raw, err := os.ReadFile(d.FilePath(EntryManifest))
+	if errors.Is(err, fs.ErrNotExist) {
+		raw, err = os.ReadFile(d.FilePath(EntryManifest) + removedSuffix)
+	}
+	if err != nil {
+		return err
+	}
+	c := &content{derived: new(index.Derived)}
+	if err := readGob(filepath.Join(d.m.draftDir(d.ID), "derived"), c.derived); err != nil {
+		return err
+	}
+	if c.manifest, err = index.ParseManifest(raw); err != nil {
+		return err
+	}
+	c.layout = c.manifest.Layout(d.doc.WorldSize)
+	d.mu.content = c
+	d.mu.slots = make([]slot, c.layout.Total())
+	var ghost ghostState
+	switch err := readGob(filepath.Join(d.m.draftDir(d.ID), "ghost"), &ghost); {
+	case err == nil:
+		return d.replayGhost(ghost)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	var need int64
+	for i := range d.mu.slots {
+		_, g, _ := c.layout.At(i)
+		need += evict.Charge(c.layout.Groups[g].PageBytes)
+		d.mu.slots[i].reserved = true
+	}
+	d.m.Budget.AdoptReserved(need)
+	return nil
+}
+
+func (d *Draft) replayGhost(ghost ghostState) error {
+	for sub, a := range ghost.Subs {
+		d.mu.sub[sub] = a
+	}
+	for i, id := range ghost.Pages {
+		_, g, _ := d.mu.content.layout.At(i)
+		if d.m.Live.Ref(id, d.mu.content.layout.Groups[g].PageBytes) {
+			d.m.Live.Keep(id)
+			d.mu.slots[i].page = PageRef{ID: id}
+		}
+	}
+	return nil
+}

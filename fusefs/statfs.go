@@ -1,0 +1,55 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// blockBytes is the unit of df.
+const blockBytes = 4096
+
+// StatFs implements fuse.RawFileSystem: the RAM tier's size and what pages hold
+// or have been promised. Inodes are counted by open handles left, the one thing
+// that a mount can run out of.
+func (fs *FS) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+	held, reserved := fs.budget.Usage()
+	limit := fs.budget.Limit()
+	free := max(limit-held-reserved, 0)
+	const inodes = 1 << 30
+	*out = fuse.StatfsOut{
+		Blocks: uint64(limit / blockBytes), Bfree: uint64(free / blockBytes), Bavail: uint64(free / blockBytes),
+		Files: inodes, Ffree: inodes - uint64(fs.idx.Count()),
+		Bsize: blockBytes, Frsize: blockBytes, NameLen: 255,
+	}
+	return fuse.OK
+}
+
+// GetXAttr implements fuse.RawFileSystem: there are none.
+func (fs *FS) GetXAttr(<-chan struct{}, *fuse.InHeader, string, []byte) (uint32, fuse.Status) {
+	return 0, fuse.ENODATA
+}
+
+// ListXAttr implements fuse.RawFileSystem.
+func (fs *FS) ListXAttr(<-chan struct{}, *fuse.InHeader, []byte) (uint32, fuse.Status) {
+	return 0, fuse.OK
+}
+
+// SetXAttr implements fuse.RawFileSystem.
+func (fs *FS) SetXAttr(<-chan struct{}, *fuse.SetXAttrIn, string, []byte) fuse.Status {
+	return fuse.ENOTSUP
+}
+
+// RemoveXAttr implements fuse.RawFileSystem.
+func (fs *FS) RemoveXAttr(<-chan struct{}, *fuse.InHeader, string) fuse.Status {
+	return fuse.ENOTSUP
+}
+
+// Ioctl implements fuse.RawFileSystem.
+func (fs *FS) Ioctl(<-chan struct{}, *fuse.IoctlIn, []byte, *fuse.IoctlOut, []byte) fuse.Status {
+	return fuse.Status(syscall.ENOTTY)
+}
+
+// Access implements fuse.RawFileSystem: the kernel decides by itself
+// (default_permissions).
+func (fs *FS) Access(<-chan struct{}, *fuse.AccessIn) fuse.Status { return fuse.OK }
