@@ -28,11 +28,14 @@ type command struct {
 // commands is the table of everything that ckptfs can do, in the order in which help lists it.
 func commands() []command {
 	return []command{
+		{name: "mount", synopsis: "mount and serve, in the foreground", run: runMount},
+		{name: "upgrade", synopsis: "start the binary on disk in place of the one that serves a mount", run: runUpgrade},
 		{name: "put", synopsis: "store and publish a generation from a directory", run: runPut},
 		{name: "get", synopsis: "copy a generation into a directory", run: runGet},
 		{name: "find", synopsis: "look up the longest published prefix of some tokens", run: runFind},
 		{name: "status", synopsis: "show how a mount is, what is wrong first", run: runStatus},
 		{name: "version", synopsis: "print the version of this binary", run: runVersion},
+		daemonCommandEntry(openFS),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,6 +17,12 @@ type mountEntry struct {
 	point  string
 	fstype string
 	source string
+	super  string // the filesystem's own options, by comma
+}
+
+// hasOption reports whether the filesystem itself is mounted with this option.
+func (e mountEntry) hasOption(option string) bool {
+	return slices.Contains(strings.Split(e.super, ","), option)
 }
 
 // isFUSE reports whether the mount is served by a FUSE process.
@@ -43,14 +50,15 @@ func parseMountInfo(r io.Reader) ([]mountEntry, error) {
 	for lines.Scan() {
 		left, right, ok := strings.Cut(lines.Text(), " - ")
 		l, r := strings.Split(left, " "), strings.Split(right, " ")
-		if !ok || len(l) < 6 || len(r) < 2 {
+		if !ok || len(l) < 6 || len(r) < 3 {
 			return nil, fmt.Errorf("mountinfo has a line of an unknown form: %q", lines.Text())
 		}
 		id, err := strconv.Atoi(l[0])
 		if err != nil {
 			return nil, fmt.Errorf("mountinfo has a line of an unknown form: %q", lines.Text())
 		}
-		table = append(table, mountEntry{id: id, device: l[2], point: unescapeMount(l[4]), fstype: r[0], source: unescapeMount(r[1])})
+		table = append(table, mountEntry{id: id, device: l[2], point: unescapeMount(l[4]),
+			fstype: r[0], source: unescapeMount(r[1]), super: r[2]})
 	}
 	return table, lines.Err()
 }

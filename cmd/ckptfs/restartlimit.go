@@ -24,6 +24,9 @@ type death struct {
 	at     time.Time
 	ready  time.Time // zero: it never was
 	killed bool      // by SIGKILL
+	clean  bool      // exit code 0
+	pid    int       // 0: it could not even be started
+	how    string    // in words
 }
 
 func newRestartLimit() *restartLimit {

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// keeperLink is the keeper, seen from the daemon.
+type keeperLink struct {
+	*controlConn
+	cfg    *daemonConfig
+	goOn   chan struct{} // closed at opGo
+	drain  chan message  // opDrain
+	exit   chan struct{} // closed at opExit
+	lost   chan struct{} // closed when the keeper is gone
+	fs     atomic.Pointer[filesystem]
+	asking sync.Mutex // one question to the filesystem at a time
+}
+
+// connectKeeper takes the configuration from the keeper and begins to answer it.
+func connectKeeper() (*keeperLink, error) {
+	if err := unix.SetNonblock(daemonControlFD, true); err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	l := &keeperLink{
+		controlConn: newControlConn(os.NewFile(daemonControlFD, "keeper")),
+		goOn:        make(chan struct{}),
+		drain:       make(chan message, 1),
+		exit:        make(chan struct{}),
+		lost:        make(chan struct{}),
+	}
+	m, err := l.receive()
+	if err != nil || m.Op != opConfig || m.Config == nil {
+		return nil, fmt.Errorf("the keeper sent no configuration (%q): %w", m.Op, err)
+	}
+	l.cfg = m.Config
+	go l.listen()
+	return l, nil
+}
+
+// listen takes what the keeper sends. Pings are answered from here as soon as there is a daemon, so that a long start
+// is not taken for a hang.
+func (l *keeperLink) listen() {
+	defer close(l.lost)
+	var once struct{ goOn, exit sync.Once }
+	for {
+		m, err := l.receive()
+		if err != nil {
+			return
+		}
+		switch m.Op {
+		case opGo:
+			once.goOn.Do(func() { close(l.goOn) })
+		case opExit:
+			once.exit.Do(func() { close(l.exit) })
+		case opDrain:
+			select {
+			case l.drain <- m:
+			default: // one is under way
+			}
+		case opPing:
+			go l.answer(m)
+		}
+	}
+}
+
+// watch makes the answers to pings depend on fs.
+func (l *keeperLink) watch(fs filesystem) { l.fs.Store(&fs) }
+
+// answer is a pong, once the filesystem has answered too.
+func (l *keeperLink) answer(ping message) {
+	l.asking.Lock()
+	defer l.asking.Unlock()
+	if fs := l.fs.Load(); fs != nil {
+		var out fuse.StatfsOut
+		(*fs).StatFs(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, &out)
+	}
+	l.send(message{Op: opPong, Seq: ping.Seq})
+}
+
+var errKeeperLost = errors.New("the keeper is gone")
+
+// awaitGo waits until the kernel has the reply to its INIT.
+func (l *keeperLink) awaitGo() error {
+	select {
+	case <-l.goOn:
+		return nil
+	case <-l.lost:
+		return errKeeperLost
+	}
+}
+
+// untilEnd does what the keeper says until there is nothing left to serve, and closes fs.
+func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) error {
+	for {
+		select {
+		case m := <-l.drain:
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), m.Limit)
+			err := fs.Drain(ctx)
+			cancel()
+			if err != nil {
+				log.Warn("not everything that was under way could be finished", "reason", m.Reason, "err", err)
+			}
+			log.Debug("drained", "reason", m.Reason, "took", time.Since(began))
+			l.send(message{Op: opDrained})
+		case <-l.exit:
+			dev.leave()
+			return closeFS(fs)
+		case <-dev.ended:
+			l.send(message{Op: opUnmounted})
+			return closeFS(fs)
+		case <-l.lost:
+			// The next start finds the state as after a crash, which it can deal with; closing might take long.
+			return errKeeperLost
+		}
+	}
+}
+
+func closeFS(fs filesystem) error {
+	if err := fs.Close(); err != nil {
+		return fmt.Errorf("closing the state: %w", err)
+	}
+	return nil
+}

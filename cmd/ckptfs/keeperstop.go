@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// How the keeper ends a daemon, or itself.
+
+// upgrade has the daemon finish what it is answering; the next one is the binary that is on disk by then. Asked for
+// while none is ready, it waits until one is.
+func (k *keeper) upgrade() {
+	if k.goal != goalServe {
+		return
+	}
+	k.wanted = k.ready.IsZero()
+	if k.wanted {
+		return
+	}
+	k.log.Info("upgrading", "path", k.image.path)
+	if err := k.manager.reloading(); err != nil {
+		k.log.Warn("the service manager cannot be told", "err", err)
+	}
+	k.goal = goalUpgrade
+	k.overdue = time.After(upgradeLimit)
+	k.tell(message{Op: opDrain, Reason: drainUpgrade, Limit: upgradeLimit / 3})
+}
+
+func (k *keeper) takeNewBinary() {
+	k.upgraded = time.Now()
+	k.cfg.Keeper.UpgradeError = ""
+	if err := k.image.advance(); err != nil {
+		k.cfg.Keeper.UpgradeError = err.Error()
+		k.log.Error("the new binary cannot be used, the one before goes on", "err", err)
+	}
+}
+
+// stop has the daemon finish, unmounts and ends. All of it fits the budget.
+func (k *keeper) stop() {
+	k.goal = goalStop
+	k.restart = nil
+	if err := k.manager.stopping(); err != nil {
+		k.log.Warn("the service manager cannot be told", "err", err)
+	}
+	if k.daemon == nil {
+		k.finish(false, "no daemon was running")
+		return
+	}
+	k.overdue = time.After(k.budget)
+	k.tell(message{Op: opDrain, Reason: drainShutdown, Limit: k.budget * 3 / 4})
+}
+
+// onDrained goes on with what opDrain was for.
+func (k *keeper) onDrained() {
+	if k.goal == goalServe {
+		return
+	}
+	if k.goal == goalStop {
+		// While the daemon still answers: an unmount may have to write back what was mapped.
+		if err := k.fuse.unmount(min(2*time.Second, k.budget/4)); err != nil {
+			k.log.Warn("unmounting", "mountpoint", k.fuse.point, "err", err)
+		}
+	}
+	k.exitSent = true
+	k.tell(message{Op: opExit})
+}
+
+// onOverdue ends a daemon that does not end by itself; onEnd goes on.
+func (k *keeper) onOverdue() {
+	k.overdue = nil
+	if k.daemon != nil {
+		k.log.Warn("the daemon takes too long and is killed", "pid", k.daemon.pid())
+		k.daemon.kill()
+	}
+}
+
+// stopAtOnce is the second SIGTERM: nothing is waited for. What is in RAM stays there for the next start.
+func (k *keeper) stopAtOnce() {
+	k.daemonGone()
+	k.done, k.result = true, withCode(exitForced, fmt.Errorf("ended at once by a second signal; what is in RAM is kept at %s", k.ram.dir))
+}
+
+// finish is the end of a stop. Clean means that the daemon had closed everything.
+func (k *keeper) finish(clean bool, how string) {
+	k.daemonGone()
+	k.done = true
+	if !clean {
+		k.result = fmt.Errorf("the daemon did not stop in time or failed (%s); what is in RAM is kept at %s", how, k.ram.dir)
+		return
+	}
+	k.releaseRAM()
+	k.log.Info("stopped")
+}
+
+// releaseRAM gives the RAM tier's memory back after a clean stop, unless it is to be kept for the next start.
+func (k *keeper) releaseRAM() {
+	if k.keepRAM {
+		k.log.Info("the RAM tier is kept", "dir", k.ram.dir)
+		return
+	}
+	if err := k.ram.release(); err != nil {
+		k.log.Warn("the RAM tier cannot be released", "dir", k.ram.dir, "err", err)
+	}
+}
+
+// giveUp ends everything after a daemon that cannot be made to serve. The RAM tier stays for the next start.
+func (k *keeper) giveUp(how string) {
+	k.daemonGone()
+	code := exitDaemon
+	text := "the daemon died again and again and is given up; the last time: %s"
+	if k.fatal != nil {
+		text = "the daemon cannot serve: %s"
+		if k.fatal.Code != 0 {
+			code = k.fatal.Code
+		}
+	}
+	k.done, k.result = true, withCode(code, fmt.Errorf(text+" (the log above may say more; pages in RAM are kept at %s for the next start)", how, k.ram.dir))
+}
+
+// daemonGone ends the connection and the mount, and with it whoever still serves or uses it.
+func (k *keeper) daemonGone() {
+	if k.daemon != nil {
+		k.daemon.kill()
+	}
+	k.fuse.abort()
+	if k.fuse.mounted() {
+		if err := detach(k.fuse.point); err != nil {
+			k.log.Warn("unmounting", "mountpoint", k.fuse.point, "err", err)
+		}
+	}
+}
+
+// remount replaces a mount whose callers cannot be saved by a new one.
+func (k *keeper) remount() {
+	k.daemonGone()
+	fuse, err := mountFUSE(k.fuse.point, k.allow, k.log)
+	if err != nil {
+		k.done, k.result = true, err
+		return
+	}
+	k.fuse, k.served = fuse, false
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+)
+
+// logOptions are the flags about the log. The daemon gets them from the keeper.
+type logOptions struct {
+	Level  string
+	Format string
+}
+
+func (o *logOptions) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Level, "log-level", "info", "least level that is logged to stderr: debug, info, warn, error")
+	fs.StringVar(&o.Format, "log-format", "text", "text or json")
+}
+
+// newLogger makes the logger that the options ask for.
+func (o logOptions) newLogger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.Level)); err != nil {
+		return nil, withCode(exitUsage, fmt.Errorf("--log-level %q: use debug, info, warn or error", o.Level))
+	}
+	opt := &slog.HandlerOptions{Level: level}
+	switch o.Format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opt)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opt)), nil
+	}
+	return nil, withCode(exitUsage, fmt.Errorf("--log-format %q: use text or json", o.Format))
+}
+
+// fuseLogger gives go-fuse, which wants a *log.Logger, a place in the log.
+func fuseLogger(to *slog.Logger) *log.Logger { return log.New(fuseLogWriter{to}, "", 0) }
+
+type fuseLogWriter struct{ to *slog.Logger }
+
+// Write implements io.Writer: one message each, as package log does.
+func (w fuseLogWriter) Write(p []byte) (int, error) {
+	level := slog.LevelWarn
+	if bytes.HasPrefix(p, []byte("Unimplemented opcode")) {
+		level = slog.LevelDebug // asked once by each kernel, answered ENOSYS
+	}
+	w.to.Log(nil, level, "fuse: "+string(bytes.TrimSpace(p)))
+	return len(p), nil
+}

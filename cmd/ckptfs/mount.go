@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+const mountAbout = `
+Mounts ckptfs at MOUNTPOINT, an existing empty directory, and serves it in the foreground. Prints one line when the
+mount is ready; tells systemd too if NOTIFY_SOCKET is set.
+
+Two processes do it: this one, the keeper, and the daemon, which it starts. If the daemon dies it is started again and
+callers only wait a moment. SIGTERM or SIGINT end both in peace (a second one at once), SIGHUP (or 'ckptfs upgrade')
+starts the binary that is on disk now in place of the running one, without any caller noticing.
+
+If the keeper too was killed, mount again: the dead mount is cleared, and the pages in RAM are taken over.`
+
+// The values of --passthrough.
+const (
+	passthroughAuto = "auto" // where the kernel and the privileges allow it
+	passthroughOn   = "on"   // or fail
+	passthroughOff  = "off"
+)
+
+// mountOptions are the flags of 'ckptfs mount'.
+type mountOptions struct {
+	State            string
+	L1Size           sizeValue
+	MaxGenerations   int
+	MaxStaging       int
+	StagingTimeout   time.Duration
+	AdmissionTimeout time.Duration
+	Passthrough      string
+	RAMTier          string
+	KeepRAM          bool
+	AllowOther       bool
+	Watchdog         time.Duration
+	ShutdownBudget   time.Duration
+	Log              logOptions
+}
+
+func (o *mountOptions) AddFlags(fs *pflag.FlagSet) {
+	o.L1Size = sizeValue(defaultL1Bytes(memoryBytes()))
+	fs.StringVar(&o.State, "state", defaultStateDir(), "directory for the index and, below ram/, the RAM tier")
+	fs.Var(&o.L1Size, "l1-size", "RAM for pages, a hard bound: 4GiB, 512MiB; by default a quarter of the memory that this machine or container has")
+	fs.IntVar(&o.MaxGenerations, "max-generations", 65536, "published generations; the least recently used beyond it are retired")
+	fs.IntVar(&o.MaxStaging, "max-staging", 128, "stagings at a time; mkdir beyond it is EAGAIN")
+	fs.DurationVar(&o.StagingTimeout, "staging-timeout", 10*time.Minute, "discard a staging that nobody has open or changed for so long")
+	fs.DurationVar(&o.AdmissionTimeout, "admission-timeout", 5*time.Second, "how long a manifest waits for RAM to become free before it is ENOSPC")
+	fs.StringVar(&o.Passthrough, "passthrough", passthroughAuto, "let the kernel move page bytes by itself: auto, on (or fail), off")
+	fs.StringVar(&o.RAMTier, "ram-tier", ramAuto, "where pages are in RAM: tmpfs (mounted below --state, needs root), shm (a directory in /dev/shm), auto")
+	fs.BoolVar(&o.KeepRAM, "keep-ram", false, "leave the pages in RAM at a clean stop, for a quick start afterwards")
+	fs.BoolVar(&o.AllowOther, "allow-other", os.Geteuid() == 0, "let other users enter the mount, as the modes of files and directories permit (default: true for root)")
+	fs.DurationVar(&o.Watchdog, "watchdog", 30*time.Second, "replace a daemon that has not answered for so long; 0: never")
+	fs.DurationVar(&o.ShutdownBudget, "shutdown-budget", 8*time.Second, "time for a clean stop, from signal to exit")
+	o.Log.AddFlags(fs)
+}
+
+func runMount(_ context.Context, args []string, io streams) error {
+	var o mountOptions
+	fs := newFlags(io, "mount [flags] MOUNTPOINT", mountAbout)
+	o.AddFlags(fs)
+	if err := parseFlags(fs, args, 1, 1); err != nil {
+		return err
+	}
+	if err := o.validate(memoryBytes()); err != nil {
+		return withCode(exitUsage, err)
+	}
+	log, err := o.Log.newLogger(io.err)
+	if err != nil {
+		return err
+	}
+	k, err := o.prepare(fs.Arg(0), io, log)
+	if err != nil {
+		return err
+	}
+	defer k.lock.release()
+	return k.run()
+}
+
+// validate checks the values of the flags by themselves. memory is what the machine has in bytes, 0 if unknown.
+func (o *mountOptions) validate(memory int64) error {
+	oneOf := func(flag, value string, allowed ...string) error {
+		for _, a := range allowed {
+			if value == a {
+				return nil
+			}
+		}
+		return fmt.Errorf("--%s %q: use one of %q", flag, value, allowed)
+	}
+	positive := func(flag string, value int64) error {
+		if value <= 0 {
+			return fmt.Errorf("--%s must be more than 0", flag)
+		}
+		return nil
+	}
+	err := errors.Join(
+		oneOf("passthrough", o.Passthrough, passthroughAuto, passthroughOn, passthroughOff),
+		oneOf("ram-tier", o.RAMTier, ramAuto, ramTmpfs, ramShm),
+		positive("max-generations", int64(o.MaxGenerations)),
+		positive("max-staging", int64(o.MaxStaging)),
+		positive("staging-timeout", int64(o.StagingTimeout)),
+		positive("admission-timeout", int64(o.AdmissionTimeout)),
+		positive("shutdown-budget", int64(o.ShutdownBudget)),
+	)
+	if o.L1Size < 1<<20 {
+		err = errors.Join(err, fmt.Errorf("--l1-size %s is too little; the least is 1MiB", &o.L1Size))
+	}
+	if memory > 0 && int64(o.L1Size) > memory {
+		err = errors.Join(err, fmt.Errorf("--l1-size %s is more than the memory there is (%s)", &o.L1Size, sizeValue(memory).people()))
+	}
+	if o.Watchdog < 0 || (o.Watchdog > 0 && o.Watchdog < time.Second) {
+		err = errors.Join(err, errors.New("--watchdog must be 0 or at least 1s"))
+	}
+	return err
+}
