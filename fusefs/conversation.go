@@ -13,9 +13,10 @@ import (
 )
 
 // conversation is an open handle of .find or .identify: write a request, read
-// the reply; a further write begins a new request. It is not kept over a
-// restart of the daemon: the next read is then ESTALE and the client writes
-// again. Its lease is kept.
+// the reply; a further write begins a new request. Over a restart of the daemon
+// its lease is kept, and with it an answer that named a generation or an
+// identity; anything else is lost: the next read is ESTALE and the client writes
+// again.
 type conversation struct {
 	mu       sync.Mutex
 	request  []byte
@@ -73,6 +74,7 @@ func (fs *FS) writeConversation(h *handle, off uint64, data []byte) (uint32, fus
 	}
 	if done {
 		c.request, c.reply, c.answered, c.base = nil, reply, true, off+uint64(len(data))
+		h.rec.base = c.base
 	}
 	return uint32(len(data)), fuse.OK
 }
@@ -90,7 +92,9 @@ func (fs *FS) revive(h *handle) *conversation {
 func (fs *FS) readConversation(h *handle, off uint64, buf []byte) (fuse.ReadResult, fuse.Status) {
 	c := h.find
 	if c == nil {
-		return nil, fuse.Status(syscall.ESTALE)
+		if c = fs.answeredBefore(h); c == nil {
+			return nil, fuse.Status(syscall.ESTALE)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,11 +127,36 @@ func (fs *FS) answer(h *handle, request []byte) (reply []byte, done bool, err er
 		fs.log.Info("refused an identity document", "reason", err)
 		return nil, false, err
 	}
-	name, err := fs.identify(h, doc)
+	i, err := fs.identify(h, doc)
 	if err != nil {
 		return nil, false, err
 	}
-	return []byte(name + "\n"), true, nil
+	h.rec.leased = uint64(i.ID)
+	return []byte(i.Name + "\n"), true, nil
+}
+
+// answeredBefore makes the answer again that a former daemon had for the handle;
+// nil if it had none that names something.
+func (fs *FS) answeredBefore(h *handle) *conversation {
+	c := &conversation{answered: true, base: h.rec.base}
+	if h.node.kind() == kindIdentify {
+		if i := fs.idx.IdentityByID(leasedID(h)); i != nil {
+			c.reply = []byte(i.Name + "\n")
+			return c
+		}
+		return nil
+	}
+	var r findReply
+	g := fs.idx.GenerationByID(leasedID(h))
+	if g == nil || fs.offer(h, g, &r) != index.Take {
+		return nil
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil
+	}
+	c.reply = append(b, '\n')
+	return c
 }
 
 // looksUnfinished reports whether more bytes could make the JSON valid.
@@ -219,10 +248,10 @@ func (fs *FS) inRAM(ids []pages.ID) int { return len(ids) }
 func leasedID(h *handle) index.ObjectID { return index.ObjectID(h.rec.leased) }
 
 // identify finds or makes the identity of a document.
-func (fs *FS) identify(h *handle, doc *index.Document) (string, error) {
+func (fs *FS) identify(h *handle, doc *index.Document) (*index.Identity, error) {
 	m, err := fs.model(makeNode(kindModel, h.node.object()))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	i := m.Identity(doc.Name())
 	if i == nil {
@@ -230,21 +259,21 @@ func (fs *FS) identify(h *handle, doc *index.Document) (string, error) {
 		a.Mtime = fs.now().UnixNano()
 		if i, err = fs.idx.CreateIdentity(m, doc.Name(), doc, a, 0); err == nil {
 			fs.notify.entry(makeNode(kindModel, m.ID), doc.Name())
-			return doc.Name(), nil
+			return i, nil
 		}
 		if errno, _ := errnoOf(err); errno != syscall.EEXIST {
-			return "", err
+			return nil, err
 		}
 		if i = m.Identity(doc.Name()); i == nil {
-			return "", syscall.ENOENT
+			return nil, syscall.ENOENT
 		}
 	}
 	if i.Document() == nil {
 		if err := fs.idx.SetDocument(i, doc, 0); err != nil && !errorIs(err, syscall.EEXIST) {
-			return "", err
+			return nil, err
 		}
 	}
-	return doc.Name(), nil
+	return i, nil
 }
 
 func errorIs(err error, errno syscall.Errno) bool {

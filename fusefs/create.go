@@ -22,6 +22,9 @@ func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 
 func (fs *FS) create(in *fuse.CreateIn, name string, out *fuse.CreateOut) error {
 	dir := nodeID(in.NodeId)
+	if err := checkName(name); err != nil {
+		return err
+	}
 	if !fs.doneBefore(&in.InHeader) {
 		f, n, err := fs.makeFile(in, dir, name)
 		if err == nil {
@@ -155,11 +158,14 @@ func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.
 }
 
 func (fs *FS) mkdir(in *fuse.MkdirIn, dir nodeID, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
 	op, _ := opOf(&in.InHeader)
 	a := index.Attr{Mode: in.Mode & 0o7777, UID: in.Uid, GID: in.Gid, Mtime: fs.now().UnixNano()}
 	switch dir.kind() {
 	case kindFixed:
-		if dir != nodeRoot || name[0] == '.' || len(name) > 255 {
+		if dir != nodeRoot || name[0] == '.' {
 			return syscall.EPERM
 		}
 		_, err := fs.idx.CreateModel(name, a, op)

@@ -29,8 +29,8 @@ type slotRecord struct {
 	op      uint64 // request that opened it
 	backing int32  // passthrough backing id, 0 none
 	how     uint32 // handleHow bits
-	leased  uint64 // generation that a .find handle returned last
-	_       uint64
+	leased  uint64 // generation (.find) or identity (.identify) that was answered last
+	base    uint64 // file offset at which that answer begins
 }
 
 // handleHow says how a handle is served.

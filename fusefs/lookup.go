@@ -32,8 +32,21 @@ func (fs *FS) entryOut(n nodeID, ttl time.Duration, out *fuse.EntryOut) error {
 	return nil
 }
 
+// maxName is the longest name, bytes. The kernel lets longer ones through.
+const maxName = 255
+
+func checkName(name string) error {
+	if len(name) > maxName {
+		return syscall.ENAMETOOLONG
+	}
+	return nil
+}
+
 // lookup finds a name in a directory. ENOENT.
 func (fs *FS) lookup(dir nodeID, name string) (nodeID, time.Duration, error) {
+	if err := checkName(name); err != nil {
+		return 0, 0, err
+	}
 	switch dir.kind() {
 	case kindFixed:
 		return fs.lookupFixed(dir, name)

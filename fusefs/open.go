@@ -228,7 +228,7 @@ func (fs *FS) adopt(h *handle) {
 		return
 	}
 	fs.lease(h, 0)
-	if h.rec.leased != 0 {
+	if h.rec.leased != 0 && h.node.kind() == kindFind {
 		if fs.idx.GenerationByID(leasedID(h)) != nil {
 			fs.leases.take(leasedID(h))
 			h.lease.gen = leasedID(h)

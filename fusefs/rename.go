@@ -28,6 +28,9 @@ func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 }
 
 func (fs *FS) rename(in *fuse.RenameIn, from nodeID, oldName string, to nodeID, newName string) error {
+	if err := checkName(newName); err != nil {
+		return err
+	}
 	switch {
 	case from.kind() == kindStagingDir:
 		return fs.renameStaging(in, from, oldName, to, newName)

@@ -70,7 +70,7 @@ func (d *Draft) rootFilesLocked() []Entry {
 	}
 	add(d.mu.hasFile, "manifest.json", EntryManifest, cookieManifest)
 	add(d.mu.hasTokens, "tokens", EntryTokens, cookieTokens)
-	add(d.mu.content != nil && !d.mu.ghost && d.mu.hasFile && !d.mu.hidden[EntryPlan], "plan.json", EntryPlan, cookiePlan)
+	add(d.mu.content != nil && !d.mu.ghost && !d.mu.hidden[EntryPlan], "plan.json", EntryPlan, cookiePlan)
 	add(d.mu.errorText != "" && !d.mu.hidden[EntryError], "error", EntryError, cookieError)
 	return es
 }
