@@ -62,10 +62,9 @@ func (a *Adaptive) Published(now time.Duration, g Generation, superseded []ID) {
 // continued enters a prompt that goes on from another request's generation.
 func (a *Adaptive) continued(n, p *node) {
 	l := &p.adaptive
-	if !l.continuing {
+	if l.lookedUp != a.now {
 		a.use(p) // without a lookup: the engine had it still
 	}
-	l.continuing = false
 	p.fork = true
 	if l.quickUse {
 		l.usage = max(l.usage, borrowed)
@@ -92,7 +91,7 @@ func (a *Adaptive) Hit(_ time.Duration, id ID) {
 	}
 	a.use(n)
 	n.superseded = false
-	n.adaptive.continuing = true
+	n.adaptive.lookedUp = a.now
 }
 
 // Missed implements [Policy].

@@ -28,7 +28,11 @@ const (
 
 // odds counts, for one identity and each trait, how often such a generation
 // was the one that a visit continued, and how often it was there in vain.
-type odds [traitCount]struct{ hits, vain float32 }
+type odds [traitCount]record
+
+type record struct{ hits, vain uint8 }
+
+func (r record) trials() float64 { return float64(r.hits) + float64(r.vain) }
 
 const (
 	oddsMemory   = 128 // trials kept per trait; beyond, all are halved
@@ -38,7 +42,7 @@ const (
 	neutralTrust = 2.0
 )
 
-func (o *odds) hit(t trait, weight float32) {
+func (o *odds) hit(t trait, weight uint8) {
 	for _, t := range [...]trait{t, t.coarse()} {
 		o[t].hits += weight
 		o.forget(t)
@@ -53,7 +57,7 @@ func (o *odds) vain(t trait) {
 }
 
 func (o *odds) forget(t trait) {
-	if c := &o[t]; c.hits+c.vain > oddsMemory {
+	if c := &o[t]; c.trials() > oddsMemory {
 		c.hits, c.vain = c.hits/2, c.vain/2
 	}
 }
@@ -61,14 +65,14 @@ func (o *odds) forget(t trait) {
 // of estimates the chance to be the one that is continued, from a prior.
 func (o *odds) of(t trait, prior float64) float64 {
 	c := &o[t]
-	return (float64(c.hits) + neutralTrust*prior) / (float64(c.hits+c.vain) + neutralTrust)
+	return (float64(c.hits) + neutralTrust*prior) / (c.trials() + neutralTrust)
 }
 
 // hopeless tells whether a trait has (almost) never been continued: by
 // Krichevsky and Trofimov's estimate, no hit in twenty trials at the least.
 func (o *odds) hopeless(t trait) bool {
 	c := &o[t]
-	return (float64(c.hits)+0.5)/(float64(c.hits+c.vain)+1) < unlikely
+	return (float64(c.hits)+0.5)/(c.trials()+1) < unlikely
 }
 
 // stake is the chance of a trait in the bookmakers' form, p to 1-p: if exactly

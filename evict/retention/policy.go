@@ -146,4 +146,18 @@ type Policy interface {
 	// Victims ranks the resident pages, first to go first. The sequence may be
 	// abandoned, and Retired may be called between two of its elements.
 	Victims(now time.Duration, resident []Resident) iter.Seq[Decision]
+	// Coldest ranks all generations, for the disk tier's bound and for the
+	// bound on their number: which to retire first, as a whole.
+	Coldest(now time.Duration) iter.Seq[ID]
+	// Stats tells what the policy holds.
+	Stats() Stats
+}
+
+// Stats counts what a policy holds, for status.
+type Stats struct {
+	Generations   int
+	Forks         int // retired ones kept because branches part there; below Generations
+	Conversations int
+	Identities    int
+	Bytes         int64 // an estimate of the memory held
 }

@@ -56,7 +56,7 @@ func (r *Recency) Victims(now time.Duration, resident []Resident) iter.Seq[Decis
 	r.plan++
 	for _, n := range r.nodes {
 		if !n.gone {
-			r.raise(n, float64(n.touched), 1, !n.superseded)
+			r.raise(n, float64(n.touched), 0, !n.superseded)
 		}
 	}
 	q := make(queue, 0, len(resident))

@@ -16,6 +16,7 @@ const (
 	// the time waited, whatever the interval: plain recency.
 	priorHazard = 0.1
 	priorWeight = 1.0
+	trustAfter  = 8.0 // returns after which those who wait count half
 )
 
 // returns learns, for one identity, when conversations come back, as the ratio
@@ -26,9 +27,13 @@ const (
 // LHD's (Beckmann, Chen, Cidon, NSDI 2018), before them Gittins'.
 type returns struct {
 	events  [buckets]float64 // decayed counts of returns
-	passed  [buckets]float64 // by plan: those that wait still, beyond the bucket
-	hazard  [buckets]float64 // by plan
 	typical float64          // an interval, for who has none of his own; 0 = unknown
+}
+
+// forecast is what one plan makes of returns and of who waits still.
+type forecast struct {
+	passed [buckets]float64 // those that waited past the bucket, decayed
+	hazard [buckets]float64 // chance to return in the bucket, having waited till it
 }
 
 func bucket(ratio float64) int {
@@ -57,40 +62,44 @@ func (r *returns) observe(waited, predicted float64) {
 	r.typical = math.Sqrt(math.Sqrt(r.typical * r.typical * r.typical * waited)) // weight ¼
 }
 
-// begin starts a plan; await then enters who waits, and settle ends it.
-func (r *returns) begin() { r.passed = [buckets]float64{} }
-
 // await enters a conversation that has waited so long: it has passed the
 // buckets below its ratio without a return, which counts like a return as long
 // as it is as recent.
-func (r *returns) await(waited, predicted float64) {
+func (f *forecast) await(waited, predicted float64) {
 	for b := bucket(waited/predicted) - 1; b >= 0; b-- {
 		ago := waited - centres[b]*predicted
 		if ago > 4*memory {
 			return
 		}
-		r.passed[b] += math.Exp(-max(ago, 0) / memory)
+		f.passed[b] += math.Exp(-max(ago, 0) / memory)
 	}
 }
 
-func (r *returns) settle() {
+// settle computes the hazards, when all who wait are entered.
+func (f *forecast) settle(r *returns) {
+	seen := 0.0
+	for _, e := range r.events {
+		seen += e
+	}
+	// That nobody has returned yet is no evidence before somebody has.
+	trust := seen / (seen + trustAfter)
 	atRisk := 0.0
 	for b := buckets - 1; b >= 0; b-- {
 		atRisk += r.events[b]
-		r.hazard[b] = (r.events[b] + priorWeight*priorHazard) / (atRisk + r.passed[b] + priorWeight)
+		f.hazard[b] = (r.events[b] + priorWeight*priorHazard) / (atRisk + trust*f.passed[b] + priorWeight)
 	}
 }
 
 // density is the greatest ratio, over all times one might keep a conversation
 // that has waited so long, of the chance that it returns by then to the time
 // that it is expected to be in RAM till then. Unit: returns per visit.
-func (r *returns) density(waited, predicted float64) float64 {
+func (f *forecast) density(waited, predicted float64) float64 {
 	best, chance, survive, spent := 0.0, 0.0, 1.0, 0.0
 	for b := bucket(waited / predicted); b < buckets; b++ {
 		// A bucket that is partly over has what remains of it ahead.
 		upper := centres[b] * math.Exp2(0.5/perOctave) * predicted
 		ahead := max(centres[b]*predicted-waited, (upper-waited)/2, 0.5)
-		comes := survive * r.hazard[b]
+		comes := survive * f.hazard[b]
 		chance += comes
 		spent += comes * ahead
 		survive -= comes

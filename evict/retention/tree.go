@@ -16,12 +16,13 @@ type node struct {
 	rank              rank
 }
 
-// rank is what a plan computes for a node; it is valid for that plan only.
+// rank is what a plan computes for a node, over the generations of its
+// subtree; it is valid for that plan only.
 type rank struct {
 	plan    uint64
-	need    float64 // the nearest use within the subtree: higher is nearer
-	amort   float64 // expected uses of a shared page, at that nearest use
-	current bool    // some generation in the subtree may be written
+	need    float64 // the nearest use: higher is nearer
+	keep    float64 // the nearest use of those that are a reason to write
+	current bool    // there is a reason to write
 }
 
 // tree holds the known generations. A shared page belongs to its home and all
@@ -48,7 +49,9 @@ func (t *tree) add(g Generation) *node {
 	}
 	n := &node{Generation: g}
 	t.nodes[g.ID] = n
-	n.attach(t.get(g.Parent))
+	if p := t.get(g.Parent); p != nil && p.Identity == g.Identity {
+		n.attach(p)
+	}
 	return n
 }
 
@@ -121,18 +124,17 @@ func (n *node) detach() {
 	n.parent, n.prev, n.next = nil, nil, nil
 }
 
-// raise enters a generation's nearest use into its own rank and those of its
+// raise enters a generation's use into its own rank and those of its
 // ancestors, as far as it is news there.
-func (t *tree) raise(n *node, need, amort float64, current bool) {
+func (t *tree) raise(n *node, need, keep float64, current bool) {
 	for ; n != nil; n = n.parent {
-		if n.rank.plan != t.plan {
-			n.rank = rank{plan: t.plan}
-		} else if n.rank.need > need && (n.rank.current || !current) {
+		r := &n.rank
+		if r.plan != t.plan {
+			*r = rank{plan: t.plan}
+		} else if r.need >= need && r.keep >= keep && (r.current || !current) {
 			return
 		}
-		if need > n.rank.need || need == n.rank.need && amort > n.rank.amort {
-			n.rank.need, n.rank.amort = need, amort
-		}
-		n.rank.current = n.rank.current || current
+		r.need, r.keep = max(r.need, need), max(r.keep, keep)
+		r.current = r.current || current
 	}
 }

@@ -4,16 +4,16 @@ import "math"
 
 // life is what the adaptive policy remembers of a generation.
 type life struct {
-	line       *lineage
-	newer      *node // neighbours in the lineage's list
-	older      *node
-	visit      int   // the lineage's visit that touched it last
-	outlived   bool  // a longer generation of its own request exists
-	quick      bool  // its request began within the visit that touched its parent
-	quickUse   bool  // its own last use was within the visit that touched it before
-	usage      usage // how other requests have continued it
-	laterUses  uint8 // by later visits, up to hubUses
-	continuing bool  // a hit began the request that is to be published from it
+	line      *lineage
+	newer     *node // neighbours in the lineage's list
+	older     *node
+	visit     int   // the lineage's visit that touched it last
+	outlived  bool  // a longer generation of its own request exists
+	quick     bool  // its request began within the visit that touched its parent
+	quickUse  bool  // its own last use was within the visit that touched it before
+	usage     usage // how other requests have continued it
+	laterUses uint8 // by later visits, up to hubUses
+	lookedUp  int64 // the visit, of all, that last looked it up
 }
 
 const (

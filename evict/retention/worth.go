@@ -6,7 +6,6 @@ import (
 )
 
 const (
-	maxAmort = 8 // uses that a write of a shared page is spread over, at most
 	// atWork is the density of the lineage that is being visited: its next
 	// request is imminent. All others are below.
 	atWork = 4
@@ -15,7 +14,7 @@ const (
 // Victims implements [Policy].
 func (a *Adaptive) Victims(now time.Duration, resident []Resident) iter.Seq[Decision] {
 	a.weigh()
-	q := make(queue, 0, 2*len(resident))
+	q := make(queue, 0, 4*len(resident))
 	for _, res := range resident {
 		if n := a.nodes[res.Gen]; n != nil {
 			if !n.gone {
@@ -39,21 +38,24 @@ func (a *Adaptive) weigh() {
 	}
 	for _, n := range a.nodes {
 		if !n.gone {
-			l := n.adaptive.line
-			a.raise(n, a.chance(n)*l.density, min(float64(2+l.visits), maxAmort), n.writable())
+			density, keep := n.adaptive.line.density, 0.0
+			if n.writable() {
+				keep = density
+			}
+			a.raise(n, a.chance(n)*density, keep, n.writable())
 		}
 	}
 }
 
 // weigh computes how near the next visit of each lineage is.
 func (m *mind) weigh(now int64) {
-	m.begin()
+	var f forecast
 	for _, l := range m.lines {
-		m.await(l.waited(now), l.predicted())
+		f.await(l.waited(now), l.predicted())
 	}
-	m.settle()
+	f.settle(&m.returns)
 	for _, l := range m.lines {
-		l.density = m.density(l.waited(now), l.predicted())
+		l.density = f.density(l.waited(now), l.predicted())
 		l.stakes = 0
 		for n := l.newest; n != nil; n = n.adaptive.older {
 			l.stakes += m.stake(n.trait())
@@ -122,21 +124,18 @@ func (a *Adaptive) own(q queue, now time.Duration, n *node, res Resident) queue 
 	return q
 }
 
-// shared enters the decisions about the shared pages of a home. A write of
-// such a page serves all later generations too, one of an own page only the
-// next restore.
+// shared enters the decisions about the shared pages of a home. They are worth
+// at least what the own pages of the nearest generation are: the tail goes
+// before the history.
 func (a *Adaptive) shared(q queue, n *node, res Resident) queue {
-	at := func(act Action, cost float64) victim {
-		return victim{
-			Decision: Decision{n.ID, Shared, act, ReasonCold},
-			class:    ranked, worth: cost * n.rank.need, order: n.touched,
-		}
+	at := func(act Action, worth float64) victim {
+		return victim{Decision: Decision{n.ID, Shared, act, ReasonCold}, class: ranked, worth: worth, order: n.touched}
 	}
 	if res.Shared.Clean > 0 {
-		q = append(q, at(Evict, a.costs.Read))
+		q = append(q, at(Evict, a.costs.Read*n.rank.need))
 	}
 	if res.Shared.Dirty > 0 && n.rank.current {
-		q = append(q, at(WriteBack, a.costs.Read+a.costs.Write/n.rank.amort))
+		q = append(q, at(WriteBack, a.costs.Read*n.rank.need+a.costs.Write*n.rank.keep))
 	}
 	return q
 }

@@ -17,7 +17,6 @@ func (s *Store) rest() {
 		case s.ram <= s.low():
 			return
 		case d.Action == retention.Drop:
-			s.all[d.Gen-1].why = string(d.Reason) + retention.Debug(s.policy, d.Gen)
 			s.retire(d.Gen)
 		default:
 			s.evict(d)

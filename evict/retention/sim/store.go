@@ -27,6 +27,7 @@ type Result struct {
 	Retired          int
 	ReadBack         int // pages restored from disk
 	ReadRAM          int // pages restored from RAM
+	Restores, AtOnce int // restores of all kinds; those that read nothing from disk
 }
 
 // MiB converts pages.
@@ -116,6 +117,7 @@ func (s *Store) Restore(tokens []uint32, counted bool) {
 	}
 	s.policy.Hit(s.clock, g.ID)
 	s.setSuperseded(g, false)
+	before := s.ReadBack
 	for _, p := range g.pages {
 		switch {
 		case p.ram:
@@ -126,6 +128,10 @@ func (s *Store) Restore(tokens []uint32, counted bool) {
 		default:
 			s.Failed++
 		}
+	}
+	s.Restores++
+	if s.ReadBack == before {
+		s.AtOnce++
 	}
 	s.rest()
 }
