@@ -34,6 +34,7 @@ func commands() []command {
 		{name: "get", synopsis: "copy a generation into a directory", run: runGet},
 		{name: "find", synopsis: "look up the longest published prefix of some tokens", run: runFind},
 		{name: "status", synopsis: "show how a mount is, what is wrong first", run: runStatus},
+		{name: "identity", synopsis: "print the directory name of an identity document", run: runIdentity},
 		{name: "version", synopsis: "print the version of this binary", run: runVersion},
 		daemonCommandEntry(openFS),
 	}
