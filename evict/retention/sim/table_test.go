@@ -122,7 +122,7 @@ func (r *Result) add(x Result) {
 
 // mean describes the mean of n results.
 func (r Result) mean(n int) string {
-	return fmt.Sprintf("%.1f (+%.0f), %d, %g", MiB(r.Written)/float64(n), MiB(r.Flushed)/float64(n), r.Failed, float64(r.Restored)/float64(n))
+	return fmt.Sprintf("%.1f (+%.0f), %d, %.4g", MiB(r.Written)/float64(n), MiB(r.Flushed)/float64(n), r.Failed, float64(r.Restored)/float64(n))
 }
 
 func (r Result) String() string { return r.mean(1) }
