@@ -172,7 +172,7 @@ func (c *checker) pages() error {
 			c.found("pages", uint64(r.ID), "it has the same key as page %d", other)
 		}
 		byKey[r.Key] = r.ID
-		if p := c.x.pages.get(r.ID); p != nil && (p.Links() != r.Links || p.Attr() != r.Attr || p.Key != r.Key || p.Bytes != r.Bytes) {
+		if p := c.x.pages.get(r.ID); p != nil && (p.Links() != r.Links || p.Disk() != r.Disk || p.Attr() != r.Attr || p.Key != r.Key || p.Bytes != r.Bytes) {
 			c.found("pages", uint64(r.ID), "the row is not what is in memory")
 		}
 		if ids := c.x.keys.lookup([]pages.Key{r.Key}); ids[0] != r.ID {

@@ -14,8 +14,9 @@ type Identity struct {
 	Name  string
 	attrCell
 
-	document atomic.Pointer[Document]
-	gone     bool // removed; the writer's lock guards it
+	documentAttr attrCell
+	document     atomic.Pointer[Document]
+	gone         bool // removed; the writer's lock guards it
 
 	// mu guards what is published, so that a publication is seen by name, in
 	// the listing and by Find at the same instant.
@@ -64,6 +65,7 @@ func (x *Index) CreateIdentity(m *Model, name string, doc *Document, a Attr, op 
 		return nil, ErrFull
 	}
 	i.set(a)
+	i.documentAttr.set(documentAttr(a))
 	i.document.Store(doc)
 	err := x.update("creating an identity", op, func(tx *conn) error {
 		switch {
@@ -72,8 +74,8 @@ func (x *Index) CreateIdentity(m *Model, name string, doc *Document, a Attr, op 
 		case m.Identity(name) != nil:
 			return ErrExist
 		}
-		_, err := tx.exec("INSERT INTO identities VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			append([]driver.Value{int64(i.ID), int64(m.ID), name, documentValue(doc)}, a.values()...)...)
+		_, err := tx.exec("INSERT INTO identities VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			append(append([]driver.Value{int64(i.ID), int64(m.ID), name, documentValue(doc)}, a.values()...), a.values()[1:]...)...)
 		if err != nil {
 			return err
 		}
@@ -87,6 +89,23 @@ func (x *Index) CreateIdentity(m *Model, name string, doc *Document, a Attr, op 
 		return nil, err
 	}
 	return i, nil
+}
+
+// documentAttr is a with the mode that all documents have.
+func documentAttr(a Attr) Attr {
+	a.Mode = 0o444
+	return a
+}
+
+// DocumentAttr returns the attributes of the identity's document.
+func (i *Identity) DocumentAttr() Attr { return i.documentAttr.Attr() }
+
+// SetDocumentAttr changes them; a document's mode is always 0444.
+func (x *Index) SetDocumentAttr(i *Identity, a Attr) error {
+	return x.update("setting attributes", 0, func(tx *conn) error {
+		_, err := tx.exec("UPDATE identities SET doc_uid = ?, doc_gid = ?, doc_mtime = ? WHERE id = ?", append(a.values()[1:], int64(i.ID))...)
+		return err
+	}, func() { i.documentAttr.set(documentAttr(a)) })
 }
 
 // documentValue is the column document: NULL if there is none.
@@ -165,7 +184,7 @@ func (i *Identity) count() int {
 
 // loadIdentities reads all identities. Models must be there.
 func (x *Index) loadIdentities(c *conn) error {
-	const text = "SELECT id, model, name, document, mode, uid, gid, mtime FROM identities ORDER BY id"
+	const text = "SELECT id, model, name, document, mode, uid, gid, mtime, doc_uid, doc_gid, doc_mtime FROM identities ORDER BY id"
 	return c.query(text, func(row []driver.Value) error {
 		i := &Identity{
 			ID:    ObjectID(row[0].(int64)),
@@ -183,6 +202,7 @@ func (x *Index) loadIdentities(c *conn) error {
 			i.document.Store(doc)
 		}
 		i.set(attrOf(row[4:]))
+		i.documentAttr.set(documentAttr(Attr{UID: uint32(row[8].(int64)), GID: uint32(row[9].(int64)), Mtime: row[10].(int64)}))
 		x.addIdentity(i)
 		return nil
 	})

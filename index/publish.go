@@ -179,7 +179,7 @@ func replacePages(ids []pages.ID, replaced map[pages.ID]pages.ID) []pages.ID {
 	return final
 }
 
-const insertPage = "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+const insertPage = "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)"
 
 // storeLinks inserts the new pages that are not replaced, and counts a link of
 // every page for each slot that it has in final. It returns the inserted rows,

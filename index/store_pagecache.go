@@ -98,8 +98,21 @@ func (c *pageCache) changed(r *PageRow) *Page {
 		return s.insert(r)
 	}
 	p.links.Store(r.Links)
+	p.disk.Store(r.Disk)
 	s.keep(p)
 	return p
+}
+
+// setDisk sets what the page's object takes if it is here, after a commit. The
+// writer's lock is held.
+func (c *pageCache) setDisk(id pages.ID, bytes int64) {
+	s := c.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch++
+	if p := s.pages[id].Value(); p != nil {
+		p.disk.Store(bytes)
+	}
 }
 
 // setLinks sets the links of a page if it is here, after a commit. The

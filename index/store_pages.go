@@ -19,6 +19,7 @@ type Page struct {
 	attrCell
 
 	links  atomic.Int32
+	disk   atomic.Int64
 	used   bool // since the clock's hand came by; the shard's lock guards it
 	cached bool // the clock keeps it; likewise
 }
@@ -27,6 +28,10 @@ type Page struct {
 // kept for something else, or gone.
 func (p *Page) Links() int32 { return p.links.Load() }
 
+// Disk returns how many bytes its object takes in the disk tier; 0 if no record
+// says that it has one.
+func (p *Page) Disk() int64 { return p.disk.Load() }
+
 // PageRow is a page as it is in the database.
 type PageRow struct {
 	ID    pages.ID
@@ -34,17 +39,19 @@ type PageRow struct {
 	Bytes int64
 	Links int32
 	Attr  Attr
+	Disk  int64
 }
 
 func (r *PageRow) page() *Page {
 	p := &Page{ID: r.ID, Key: r.Key, Bytes: r.Bytes}
 	p.links.Store(r.Links)
+	p.disk.Store(r.Disk)
 	p.set(r.Attr)
 	return p
 }
 
 // pageColumns are the columns that pageRowOf takes.
-const pageColumns = "id, key, bytes, links, mode, uid, gid, mtime"
+const pageColumns = "id, key, bytes, links, mode, uid, gid, mtime, disk"
 
 func pageRowOf(row []driver.Value) (PageRow, error) {
 	r := PageRow{
@@ -52,6 +59,7 @@ func pageRowOf(row []driver.Value) (PageRow, error) {
 		Bytes: row[2].(int64),
 		Links: int32(row[3].(int64)),
 		Attr:  attrOf(row[4:]),
+		Disk:  row[8].(int64),
 	}
 	key, _ := row[1].([]byte)
 	if len(key) != len(r.Key) {

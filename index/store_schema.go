@@ -33,6 +33,7 @@ var schema = []string{
 		name     TEXT NOT NULL,
 		document BLOB,
 		mode     INTEGER NOT NULL, uid INTEGER NOT NULL, gid INTEGER NOT NULL, mtime INTEGER NOT NULL,
+		doc_uid  INTEGER NOT NULL, doc_gid INTEGER NOT NULL, doc_mtime INTEGER NOT NULL,
 		UNIQUE (model, name)
 	)`,
 	`CREATE TABLE generations (
@@ -68,8 +69,10 @@ var schema = []string{
 		key   BLOB NOT NULL,
 		bytes INTEGER NOT NULL,
 		links INTEGER NOT NULL,
-		mode  INTEGER NOT NULL, uid INTEGER NOT NULL, gid INTEGER NOT NULL, mtime INTEGER NOT NULL
+		mode  INTEGER NOT NULL, uid INTEGER NOT NULL, gid INTEGER NOT NULL, mtime INTEGER NOT NULL,
+		disk  INTEGER NOT NULL
 	)`,
+	`CREATE INDEX pages_unlinked ON pages(links) WHERE links = 0`,
 	`CREATE TABLE keys (
 		block   INTEGER PRIMARY KEY,
 		entries BLOB NOT NULL
@@ -88,7 +91,7 @@ var schema = []string{
 		seq INTEGER PRIMARY KEY,
 		op  INTEGER NOT NULL
 	)`,
-	`INSERT INTO meta VALUES ('next_id', 1)`,
+	`INSERT INTO meta VALUES ('next_id', 1), ('disk_bytes', 0)`,
 }
 
 // checkOurs looks at the file without changing it: no error if it is a

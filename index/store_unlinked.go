@@ -11,10 +11,6 @@ import (
 func (x *Index) UnlinkedPages() ([]pages.ID, error) {
 	var ids []pages.ID
 	err := x.update("looking for unlinked pages", 0, func(tx *conn) error {
-		// A partial index of next to nothing, so that no start reads all pages.
-		if _, err := tx.exec("CREATE INDEX IF NOT EXISTS pages_unlinked ON pages(links) WHERE links = 0"); err != nil {
-			return err
-		}
 		return tx.query("SELECT id FROM pages WHERE links = 0", func(row []driver.Value) error {
 			ids = append(ids, pages.ID(row[0].(int64)))
 			return nil
