@@ -87,7 +87,7 @@ func fatalCode(err error) int {
 // serve opens the filesystem, takes over the kernel's connection and serves until the end.
 func serve(newFS newFSFunc, link *keeperLink, log *slog.Logger) error {
 	began := time.Now()
-	lock, err := lockFileWithin(filepath.Join(link.cfg.StateDir, daemonLockName), formerDaemonLimit)
+	lock, err := lockFileWithin(filepath.Join(link.cfg.StateDir, daemonLockName), true, formerDaemonLimit)
 	if err != nil {
 		return fmt.Errorf("a former daemon has not ended: %w", err)
 	}

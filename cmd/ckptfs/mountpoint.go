@@ -58,7 +58,7 @@ func checkMountPoint(path string) (mountPoint, error) {
 			return mountPoint{}, badMountPoint("the mount point %s is in use: a %s is mounted there; take another directory", resolved, e.fstype)
 		}
 	}
-	if err := answers(fd); !errors.Is(err, unix.ENOTCONN) {
+	if err := answers(fd); !errors.Is(err, unix.ENOTCONN) && !errors.Is(err, unix.ECONNABORTED) {
 		return mountPoint{}, badMountPoint("the mount point %s is in use: a live %s is mounted there; unmount it first (umount %s)",
 			resolved, stack[len(stack)-1].fstype, resolved)
 	}
@@ -70,7 +70,7 @@ func badMountPoint(format string, args ...any) error {
 }
 
 // answers asks the filesystem on which fd lies for its figures, which no cache of the kernel can answer, unlike
-// stat(2). A mount that takes longer than answerLimit is not dead.
+// stat(2). A dead one says ENOTCONN, or ECONNABORTED if it died meanwhile. A mount that takes longer than answerLimit is not dead.
 func answers(fd int) error {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

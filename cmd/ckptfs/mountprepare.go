@@ -26,7 +26,13 @@ func (o *mountOptions) prepare(at string, io streams, log *slog.Logger) (*keeper
 	if err != nil {
 		return nil, err
 	}
-	point, err := checkMountPoint(at)
+	var point mountPoint
+	if lock != nil {
+		err = awaitFormerDaemon(state) // until then its mount looks alive
+	}
+	if err == nil {
+		point, err = checkMountPoint(at)
+	}
 	if err == nil && lock == nil {
 		lock, err = makeState(state) // from here on things are changed
 	}
@@ -55,9 +61,6 @@ func makeState(state string) (*fileLock, error) {
 func (o *mountOptions) takeHold(state string, point mountPoint, lock *fileLock, io streams, log *slog.Logger) (*keeper, error) {
 	if err := lock.describe(fmt.Sprintf("pid %d, mounted on %s", os.Getpid(), point.path)); err != nil {
 		return nil, withCode(exitState, fmt.Errorf("the state directory %s cannot be written: %w", state, err))
-	}
-	if err := awaitFormerDaemon(state); err != nil {
-		return nil, err
 	}
 	image, err := ownImage()
 	if err != nil {
@@ -88,12 +91,14 @@ func (o *mountOptions) takeHold(state string, point mountPoint, lock *fileLock, 
 
 // awaitFormerDaemon waits until the daemon of a killed keeper is gone; it may still be writing.
 func awaitFormerDaemon(state string) error {
-	former, err := lockFileWithin(filepath.Join(state, daemonLockName), formerDaemonLimit)
-	if errors.Is(err, errLocked) {
-		return withCode(exitInUse, fmt.Errorf("a former daemon (%s) still uses the state directory %s and does not end; kill it",
-			lockHolder(filepath.Join(state, daemonLockName)), state))
-	}
-	if err != nil {
+	path := filepath.Join(state, daemonLockName)
+	former, err := lockFileWithin(path, false, formerDaemonLimit)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case errors.Is(err, errLocked):
+		return withCode(exitInUse, fmt.Errorf("a former daemon (%s) still uses the state directory %s and does not end; kill it", lockHolder(path), state))
+	case err != nil:
 		return withCode(exitState, err)
 	}
 	former.release()

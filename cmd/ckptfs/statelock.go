@@ -45,13 +45,13 @@ func lockFile(path string, create bool) (*fileLock, error) {
 	return &fileLock{f}, nil
 }
 
-// lockFileWithin takes the lock in path, making the file if need be, and waits for it no longer than limit: errLocked.
-func lockFileWithin(path string, limit time.Duration) (*fileLock, error) {
-	l, err := lockFile(path, true)
+// lockFileWithin is lockFile, but waits for the lock, no longer than limit: errLocked.
+func lockFileWithin(path string, create bool, limit time.Duration) (*fileLock, error) {
+	l, err := lockFile(path, create)
 	if !errors.Is(err, errLocked) {
 		return l, err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}

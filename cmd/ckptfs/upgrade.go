@@ -52,8 +52,8 @@ func runUpgrade(ctx context.Context, args []string, io streams) error {
 	if err != nil {
 		return err
 	}
-	if after.UpgradeError != "" {
-		return withCode(exitUpgrade, fmt.Errorf("the new binary did not come up (%s); %s (pid %d) serves on", after.UpgradeError, after.Version, after.PID))
+	if err := after.checkBinary(); err != nil {
+		return withCode(exitUpgrade, err)
 	}
 	_, err = fmt.Fprintf(io.out, "upgraded %s: %s (pid %d) -> %s (pid %d)\n", mount, before.Version, before.PID, after.Version, after.PID)
 	return err
@@ -89,6 +89,32 @@ func (s daemonStatus) checkKeeper() error {
 		return fmt.Errorf("process %d is not the parent of its daemon (pid %d); run this where it was mounted", s.KeeperPID, s.PID)
 	}
 	return nil
+}
+
+// checkBinary makes sure that the daemon runs the binary that is on disk. If that one failed, the keeper has taken the
+// one before again.
+func (s daemonStatus) checkBinary() error {
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.KeeperPID))
+	if err != nil {
+		return fmt.Errorf("the keeper (pid %d) cannot be looked at: %w", s.KeeperPID, err)
+	}
+	path = strings.TrimSuffix(path, " (deleted)")
+	onDisk, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", s.KeeperPID, path))
+	if err != nil {
+		return fmt.Errorf("there is no binary at %s; %s (pid %d) serves on", path, s.Version, s.PID)
+	}
+	running, err := os.Stat(fmt.Sprintf("/proc/%d/exe", s.PID))
+	if err != nil {
+		return fmt.Errorf("the daemon (pid %d) cannot be looked at: %w", s.PID, err)
+	}
+	if os.SameFile(onDisk, running) {
+		return nil
+	}
+	why := s.UpgradeError
+	if why == "" {
+		why = "the log of the keeper says why"
+	}
+	return fmt.Errorf("the new binary %s did not come up: %s; the one before serves on (%s, pid %d)", path, why, s.Version, s.PID)
 }
 
 // awaitNewDaemon reads the status until another process answers. Reading waits by itself while none does.
