@@ -12,10 +12,11 @@ func (s *Staging) Abandon() error {
 	if !s.there() {
 		return nil
 	}
-	if err := s.removeContents("."); err != nil {
-		return s.fail("abandon", err)
+	err := s.removeContents(".")
+	if err == nil {
+		err = unlinkAt(unix.AT_FDCWD, s.dir, unix.AT_REMOVEDIR)
 	}
-	if err := unlinkAt(unix.AT_FDCWD, s.dir, unix.AT_REMOVEDIR); err != nil {
+	if err != nil && s.there() {
 		return s.fail("abandon", err)
 	}
 	return nil
@@ -55,12 +56,13 @@ func (s *Staging) remove(path string) error {
 // list returns the names in a directory; one that is gone has none.
 func (s *Staging) list(dir string) ([]string, error) {
 	f, err := openAt(s.fd(), dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if isErrno(err, unix.ENOENT) {
+	var names []string
+	if err == nil {
+		defer f.Close()
+		names, err = f.Readdirnames(-1)
+	}
+	if isGone(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return f.Readdirnames(-1)
+	return names, err
 }

@@ -104,7 +104,7 @@ func (p progress) judging(options StageOptions) bool {
 func (s *Staging) compareManifest(mine []byte) error {
 	theirs, err := s.readFile("manifest.json")
 	switch {
-	case !s.there():
+	case !s.there(), isGone(err): // a rank that saw a replay removes the directory
 		return fmt.Errorf("%s: %w", s.dir, errVanished)
 	case err != nil:
 		return s.fail("read the manifest of", err)

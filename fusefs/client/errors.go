@@ -48,6 +48,9 @@ func isErrno(err error, errno syscall.Errno) bool {
 	return errors.As(err, &got) && got == errno
 }
 
+// isGone reports whether err says that a name or directory is no longer there.
+func isGone(err error) bool { return isErrno(err, unix.ENOENT) || isErrno(err, unix.ESTALE) }
+
 // fail makes a StagingError of err and of what the staging's error file says.
 func (s *Staging) fail(op string, err error) error {
 	return &StagingError{Op: op, Dir: s.dir, Reason: s.Reason(), Err: err}

@@ -67,7 +67,7 @@ func (s *Staging) createPage(ctx context.Context, path string, sizeBytes int64, 
 			if complete || err != nil {
 				return nil, err
 			}
-		case isErrno(err, unix.ENOENT), isErrno(err, unix.ESTALE):
+		case isGone(err):
 			// The last page came from elsewhere and another rank published.
 			if s.published() {
 				return nil, nil

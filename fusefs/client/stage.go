@@ -76,7 +76,7 @@ func join(identityDir, name string) (s *Staging, made bool, err error) {
 	made = err == nil
 	handle, err := open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	switch {
-	case isErrno(err, unix.ENOENT), isErrno(err, unix.ESTALE):
+	case isGone(err):
 		return nil, false, fmt.Errorf("%s: %w", dir, errVanished)
 	case err != nil:
 		return nil, false, err
