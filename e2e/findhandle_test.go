@@ -147,14 +147,27 @@ func TestFindGarbage(t *testing.T) {
 				t.Errorf("the handle after %s: %+v, %v", what, got, err)
 			}
 		}
-		// A head that never ends is refused rather than kept.
-		_, err = f.Write(bytes.Repeat([]byte("{"), 64<<20))
-		wantErrno(t, "a head without an end", err, syscall.EINVAL)
-		got, err := converse(f, right)
-		if err != nil || got.Generation != short.name() {
-			t.Errorf("the handle after it: %+v, %v", got, err)
-		}
 	})
+}
+
+// TestFindEndless: a request that never ends is refused rather than kept.
+func TestFindEndless(t *testing.T) {
+	requireFUSE(t)
+	ident, short, _ := foundSetup(t, modes[0])
+	f, err := openFind(ident)
+	must(t, err)
+	defer f.Close()
+	piece := bytes.Repeat([]byte("{"), 1<<20)
+	for i := 0; err == nil; i++ {
+		if _, err = f.Write(piece); i == 1000 {
+			t.Fatal("1,000 MiB of a request's first line are taken")
+		}
+	}
+	wantOneOf(t, "a head without an end", err, syscall.EINVAL, syscall.EFBIG)
+	got, err := converse(f, findRequest{Tokens: conversation(1, 500)}.bytes())
+	if err != nil || got.Generation != short.name() {
+		t.Errorf("the handle after it: %+v, %v", got, err)
+	}
 }
 
 // TestFindLease: what a .find handle returned last is not evicted while the

@@ -66,13 +66,15 @@ func TestWaysToWrite(t *testing.T) {
 		must(t, writePage(f, pages[4], 0))
 		end(f)
 
-		f = create(pages[5], os.O_WRONLY) // two writers with one file between them
-		g2, err := os.OpenFile(s.file(pages[5].path), os.O_WRONLY, 0)
+		f = create(pages[5], os.O_WRONLY) // by two descriptors of one file, the first closed before the last is
+		dup, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		must(t, err)
+		g2 := os.NewFile(uintptr(dup), f.Name())
 		half := pages[5].bytes / 2
 		_, err = f.Write(pageRange(pages[5], 0, 0, half))
 		must(t, err)
 		end(f)
+		wantErrno(t, "rename between the two closes", s.rename(), syscall.EBUSY)
 		_, err = g2.WriteAt(pageRange(pages[5], 0, half, pages[5].bytes), half)
 		must(t, err)
 		end(g2)

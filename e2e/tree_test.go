@@ -65,7 +65,6 @@ func TestDotNames(t *testing.T) {
 			}
 		}
 		for path, mode := range map[string]uint32{
-			filepath.Join(m.path, ".ckptfs"):  syscall.S_IFDIR | 0o700,
 			m.statusPath():                    0,
 			filepath.Join(model, ".identify"): syscall.S_IFREG | 0o666,
 			filepath.Join(ident, ".find"):     syscall.S_IFREG | 0o666,
@@ -76,8 +75,8 @@ func TestDotNames(t *testing.T) {
 				t.Errorf("%s has mode %o, want %o", path, st.Mode, mode)
 			}
 		}
-		if st := stat(t, filepath.Join(m.path, ".ckptfs")); st.Uid != 0 {
-			t.Errorf(".ckptfs belongs to uid %d", st.Uid)
+		if st := stat(t, filepath.Join(m.path, ".ckptfs")); st.Uid != 0 || st.Mode&0o77 != 0 {
+			t.Errorf(".ckptfs belongs to uid %d and has mode %o", st.Uid, st.Mode)
 		}
 		for _, dir := range []string{m.path, model, ident} {
 			wantMissing(t, filepath.Join(dir, ".nothing"))
@@ -85,7 +84,7 @@ func TestDotNames(t *testing.T) {
 		// Inside a staging everything is listed, dot names too.
 		s := staging{ident: ident, name: "s1"}
 		must(t, os.WriteFile(s.file(".scratch"), []byte("x"), 0o644))
-		if got := names(t, s.path()); !contains(got, ".scratch") || !contains(got, "manifest.json") || !contains(got, "tokens") {
+		if got := names(t, s.path()); !contains(got, ".scratch") || !contains(got, "manifest.json") || !contains(got, "plan.json") {
 			t.Errorf("a staging lists %q", got)
 		}
 		must(t, os.RemoveAll(s.path()))
