@@ -106,8 +106,11 @@ func (t tierStatus) String() string {
 	if t.SizeBytes == 0 {
 		return "none"
 	}
-	text := fmt.Sprintf("%s of %s (%.0f%%), %d pages", sizeValue(t.UsedBytes).people(), sizeValue(t.SizeBytes).people(),
-		100*float64(t.UsedBytes)/float64(t.SizeBytes), t.Pages)
+	text := fmt.Sprintf("%s of %s (%.0f%%)", sizeValue(t.UsedBytes).people(), sizeValue(t.SizeBytes).people(),
+		100*float64(t.UsedBytes)/float64(t.SizeBytes))
+	if t.Pages > 0 {
+		text += fmt.Sprintf(", %d pages", t.Pages)
+	}
 	if t.ReservedBytes > 0 {
 		text += ", " + sizeValue(t.ReservedBytes).people() + " reserved"
 	}

@@ -26,9 +26,13 @@ func (p Plan) MissingOf(rank int) []Page {
 	return pages
 }
 
-// Plan reads the plan as it is now.
+// Plan reads the plan as it is now. After publication, by whichever rank, it
+// misses nothing.
 func (s *Staging) Plan() (Plan, error) {
 	plan, err := s.readPlan()
+	if isGone(err) && s.published() {
+		return Plan{Generation: s.generation, Published: true}, nil
+	}
 	if err != nil {
 		return plan, s.fail("read the plan of", err)
 	}

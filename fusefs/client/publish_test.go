@@ -20,6 +20,12 @@ func TestPublish(t *testing.T) {
 		t.Fatalf("Publish = %+v, %v", p, err)
 	}
 	// A second rank of the same attempt finds its staging gone.
+	if err := os.Remove(filepath.Join(p.Dir, "plan.json")); err != nil {
+		t.Fatal(err)
+	}
+	if plan, err := s.Plan(); err != nil || !plan.Published || len(plan.Missing) > 0 {
+		t.Errorf("Plan afterwards = %+v, %v", plan, err)
+	}
 	p, err = s.Publish(t.Context())
 	if err != nil || !p.Replay {
 		t.Errorf("Publish by another rank = %+v, %v; want a replay", p, err)
