@@ -56,7 +56,7 @@ func runGet(ctx context.Context, args []string, io streams) error {
 		return err
 	}
 	defer lease.Close()
-	return get(ctx, generation, fs.Arg(1), flags, io)
+	return interrupted(get(ctx, generation, fs.Arg(1), flags, io))
 }
 
 // getLease returns the path of the generation to copy, and the handle that keeps it from being evicted.
@@ -146,7 +146,7 @@ func copyOut(from, to string, sizeBytes int64) error {
 	}
 	defer page.Close()
 	return replaceFile(to, func(f *os.File) error {
-		n, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{page}, make([]byte, min(sizeBytes+1, 4<<20)))
+		n, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{page}, make([]byte, min(sizeBytes+1, 1<<20)))
 		if err == nil && n != sizeBytes {
 			err = fmt.Errorf("%s has %d bytes, and the manifest says %d", from, n, sizeBytes)
 		}

@@ -70,7 +70,7 @@ func runPut(ctx context.Context, args []string, io streams) error {
 	if err != nil {
 		return err
 	}
-	return put(ctx, identityDir, source, flags, io)
+	return interrupted(put(ctx, identityDir, source, flags, io))
 }
 
 // put stages, copies and publishes.
@@ -132,8 +132,11 @@ func putPublish(ctx context.Context, staging *client.Staging, flags putFlags, io
 	}
 	if !flags.quiet {
 		how := "published"
-		if publication.Replay {
+		switch {
+		case publication.Replay && done.copiedPages == 0:
 			how = "was published already"
+		case publication.Replay:
+			how = "published by another rank"
 		}
 		fmt.Fprintf(io.err, "%s: %d pages written (%s), %d shared (%s), in %s, %s\n", how,
 			done.copiedPages, sizeValue(done.copiedBytes).people(), done.sharedPages, sizeValue(done.sharedBytes).people(),

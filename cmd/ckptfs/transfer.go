@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -72,6 +73,14 @@ func (t transfer) run(ctx context.Context, pages []client.Page, copyPage func(co
 	done := tally{copiedPages: copiedPages.Load(), copiedBytes: copiedBytes.Load(), took: time.Since(start)}
 	_ = bar.Exit() // leaves the line to the summary or the error
 	return done, err
+}
+
+// interrupted says in words that a signal ended a transfer.
+func interrupted(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	return err
 }
 
 // newBar makes a progress bar; one that draws nothing if nobody watches.

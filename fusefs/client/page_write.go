@@ -16,8 +16,9 @@ import (
 // still before it counts as left behind by a dead one and is written anew.
 const abandonedAfter = 2 * time.Second
 
-// copyBufferBytes is the size of the writes of CopyPage.
-const copyBufferBytes = 4 << 20
+// copyBufferBytes is the size of the writes of CopyPage: few calls, and little
+// enough to stay in a processor's cache between read and write.
+const copyBufferBytes = 1 << 20
 
 // WritePage writes a page in one call; its length must be the group's
 // page_bytes. It returns false if the page is there already, by another

@@ -53,15 +53,18 @@ func (s *Staging) publish(ctx context.Context, rename func(from, to string) erro
 			return result, s.fail("publish", err)
 		}
 		if ctxErr := wait.wait(ctx); ctxErr != nil {
-			return result, s.fail("publish", fmt.Errorf("%w: %w%s", ctxErr, err, s.missingNote()))
+			return result, s.fail("publish", fmt.Errorf("%w: %w%s", ctxErr, err, s.waitingFor()))
 		}
 	}
 }
 
-// missingNote tells whom a publication waited for.
-func (s *Staging) missingNote() string {
+// waitingFor tells whom a publication waited for, if the filesystem has not.
+func (s *Staging) waitingFor() string {
 	plan, err := s.readPlan()
-	if err != nil || len(plan.Missing) == 0 {
+	switch {
+	case s.Reason() != "":
+		return ""
+	case err != nil || len(plan.Missing) == 0:
 		return " (a page still has a writer or a writable mapping)"
 	}
 	return fmt.Sprintf(" (%d pages missing, the first is %s)", len(plan.Missing), plan.Missing[0].Path)
