@@ -28,7 +28,7 @@ func (x *Index) Check() []Problem {
 	err := x.readers.read(func(db *conn) error {
 		c.db = db
 		for _, check := range []func() error{
-			c.sqlite, c.directories, c.generations, c.contents, c.pages, c.keys, c.memory,
+			c.sqlite, c.directories, c.generations, c.contents, c.pages, c.keys, c.settings, c.usage, c.memory,
 		} {
 			if err := check(); err != nil {
 				return err

@@ -49,6 +49,7 @@ type Generation struct {
 	PageBytes      int64 // of all its pages, shared ones included
 	ManifestBytes  int64 // of the published manifest
 	attrCell
+	settings
 
 	seq          int64 // the order of publication
 	request      unique.Handle[string]

@@ -13,6 +13,7 @@ type Identity struct {
 	Model *Model
 	Name  string
 	attrCell
+	settings
 
 	documentAttr attrCell
 	document     atomic.Pointer[Document]
@@ -162,10 +163,14 @@ func (x *Index) RemoveIdentity(i *Identity, op Op) error {
 		case i.Document() != nil || i.count() > 0:
 			return fmt.Errorf("identity %s: %w", i.Name, ErrNotEmpty)
 		}
+		if err := deleteSettings(tx, i); err != nil {
+			return err
+		}
 		_, err := tx.exec("DELETE FROM identities WHERE id = ?", int64(i.ID))
 		return err
 	}, func() {
 		i.gone = true
+		x.forget(i)
 		x.mu.Lock()
 		delete(x.mu.identityByID, i.ID)
 		x.mu.Unlock()

@@ -11,6 +11,7 @@ type Model struct {
 	ID   ObjectID
 	Name string
 	attrCell
+	settings
 
 	gone bool // removed; the writer's lock guards it
 
@@ -82,10 +83,14 @@ func (x *Index) RemoveModel(m *Model, op Op) error {
 		case m.identities() > 0:
 			return fmt.Errorf("model %s: %w", m.Name, ErrNotEmpty)
 		}
+		if err := deleteSettings(tx, m); err != nil {
+			return err
+		}
 		_, err := tx.exec("DELETE FROM models WHERE id = ?", int64(m.ID))
 		return err
 	}, func() {
 		m.gone = true
+		x.forget(m)
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.mu.models.remove(m)

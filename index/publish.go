@@ -48,6 +48,7 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 	var inserted []PageRow
 	var linked map[pages.ID]int32
 	var final []pages.ID
+	var gained int64 // bytes of pages that no generation linked before
 	err = x.update("publishing "+g.Name, p.Op, func(tx *conn) error {
 		if p.Identity.gone {
 			return fmt.Errorf("identity %s: %w", p.Identity.Name, ErrNotExist)
@@ -59,7 +60,7 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 			return err
 		}
 		final = replacePages(p.Contents.Pages, replaced)
-		if inserted, linked, err = storeLinks(tx, p.NewPages, replaced, final); err != nil {
+		if inserted, linked, gained, err = storeLinks(tx, p.NewPages, replaced, final); err != nil {
 			return err
 		}
 		g.seq = x.nextSeq
@@ -87,6 +88,7 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 			Manifest: p.Contents.Manifest, Layout: p.Contents.Layout, Pages: final, attrs: sortedSubAttrs(p.SubAttrs),
 		})
 		p.Identity.touch(p.Published)
+		x.usage.add(p.Identity.Name, gained)
 		x.addGeneration(g)
 	})
 	if err != nil {
@@ -183,10 +185,10 @@ const insertPage = "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)"
 
 // storeLinks inserts the new pages that are not replaced, and counts a link of
 // every page for each slot that it has in final. It returns the inserted rows,
-// and the links that the others have now.
-func storeLinks(tx *conn, added []NewPage, replaced map[pages.ID]pages.ID, final []pages.ID) ([]PageRow, map[pages.ID]int32, error) {
+// the links that the others have now, and the bytes of those that had none before.
+func storeLinks(tx *conn, added []NewPage, replaced map[pages.ID]pages.ID, final []pages.ID) (inserted []PageRow, linked map[pages.ID]int32, gained int64, err error) {
 	links := countLinks(final)
-	inserted := make([]PageRow, 0, len(added))
+	inserted = make([]PageRow, 0, len(added))
 	for n := range added {
 		a := &added[n]
 		if _, ok := replaced[a.ID]; ok {
@@ -195,28 +197,32 @@ func storeLinks(tx *conn, added []NewPage, replaced map[pages.ID]pages.ID, final
 		r := PageRow{ID: a.ID, Key: a.Key, Bytes: a.Bytes, Links: links[a.ID], Attr: a.Attr}
 		_, err := tx.exec(insertPage, append([]driver.Value{int64(r.ID), r.Key[:], r.Bytes, int64(r.Links)}, r.Attr.values()...)...)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, 0, err
 		}
 		inserted = append(inserted, r)
+		gained += r.Bytes
 		delete(links, a.ID)
 	}
 	if err := storeKeys(tx, inserted, nil); err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
-	linked := make(map[pages.ID]int32, len(links))
-	err := addLinks(tx, links, +1, "id, links", func(row []driver.Value) error {
-		linked[pages.ID(row[0].(int64))] = int32(row[1].(int64))
+	linked = make(map[pages.ID]int32, len(links))
+	err = addLinks(tx, links, +1, "id, links, bytes", func(row []driver.Value) error {
+		id, n := pages.ID(row[0].(int64)), int32(row[1].(int64))
+		if linked[id] = n; n == links[id] {
+			gained += row[2].(int64)
+		}
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	for id := range links {
 		if _, ok := linked[id]; !ok {
-			return nil, nil, fmt.Errorf("page %d: %w", id, ErrNotExist)
+			return nil, nil, 0, fmt.Errorf("page %d: %w", id, ErrNotExist)
 		}
 	}
-	return inserted, linked, nil
+	return inserted, linked, gained, nil
 }
 
 // countLinks counts in how many slots each page is.

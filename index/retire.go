@@ -26,8 +26,10 @@ func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 	var done Retired
 	var changed, dropped []PageRow
 	var records []*retirement
+	var released released
 	err := x.update("retiring", op, func(tx *conn) (err error) {
 		counts := make(map[pages.ID]int32)
+		released.counted = x.usage.counted()
 		seen := make(map[*Generation]bool, len(gs))
 		for _, g := range gs {
 			if g.Retired() || seen[g] {
@@ -35,7 +37,7 @@ func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 			}
 			seen[g] = true
 			done.Generations = append(done.Generations, g)
-			if err := deleteGeneration(tx, g, now, counts); err != nil {
+			if err := deleteGeneration(tx, g, now, counts, &released); err != nil {
 				return fmt.Errorf("%s: %w", g.Name, err)
 			}
 		}
@@ -51,12 +53,14 @@ func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 			x.removeGeneration(g, records[n])
 			x.contents.drop(g.ID)
 			x.touched.forget(g)
+			x.forget(g)
 			g.Identity.touch(now)
 		}
 		for n := range changed {
 			done.Changed = append(done.Changed, x.pages.changed(&changed[n]))
 		}
 		done.Dropped = x.dropped(dropped)
+		x.usage.released(&released, changed, dropped)
 	})
 	if err != nil {
 		return Retired{}, err
@@ -65,7 +69,7 @@ func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 }
 
 // deleteGeneration deletes the rows of a generation and counts its links.
-func deleteGeneration(tx *conn, g *Generation, now int64, counts map[pages.ID]int32) error {
+func deleteGeneration(tx *conn, g *Generation, now int64, counts map[pages.ID]int32, released *released) error {
 	row, err := readContents(tx, g.ID)
 	if err != nil {
 		return err
@@ -76,6 +80,10 @@ func deleteGeneration(tx *conn, g *Generation, now int64, counts map[pages.ID]in
 	}
 	for _, id := range ids {
 		counts[id]++
+	}
+	released.note(g, ids)
+	if err := deleteSettings(tx, g); err != nil {
+		return err
 	}
 	for _, text := range []string{"DELETE FROM contents WHERE generation = ?", "DELETE FROM generations WHERE id = ?"} {
 		if _, err := tx.exec(text, int64(g.ID)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -73,6 +74,8 @@ type Index struct {
 	pages    *pageCache
 	contents *contentsCache
 	touched  touched
+	usage    usage
+	pins     atomic.Int64 // objects that are pinned themselves
 
 	mu struct {
 		sync.RWMutex
@@ -161,7 +164,7 @@ func (x *Index) load(c *conn) error {
 	}
 	x.ids.next.Store(uint64(next))
 	x.ids.end.Store(uint64(next))
-	for _, load := range []func(*conn) error{x.loadModels, x.loadIdentities, x.loadGenerations, x.loadRetired, x.ops.load} {
+	for _, load := range []func(*conn) error{x.loadModels, x.loadIdentities, x.loadGenerations, x.loadSettings, x.loadRetired, x.ops.load} {
 		if err == nil {
 			err = load(c)
 		}

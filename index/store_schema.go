@@ -87,6 +87,11 @@ var schema = []string{
 		at       INTEGER NOT NULL,
 		reason   TEXT NOT NULL
 	)`,
+	`CREATE TABLE settings (
+		object INTEGER PRIMARY KEY,
+		pin    INTEGER NOT NULL,
+		quota  INTEGER NOT NULL
+	)`,
 	`CREATE TABLE recent (
 		seq INTEGER PRIMARY KEY,
 		op  INTEGER NOT NULL

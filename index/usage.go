@@ -1,0 +1,199 @@
+package index
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"sync"
+
+	"ckptfs/pages"
+)
+
+// usage counts, by an identity's name, the bytes of the pages that its
+// published generations link, each page once. Only what somebody has asked
+// about is counted: without quotas it costs nothing. The identity's name stands
+// for its document, and with it for the space of its content keys: the same
+// document in two models shares pages.
+type usage struct {
+	mu struct {
+		sync.Mutex
+		bytes map[string]int64
+	}
+}
+
+// UsedBytes returns the bytes of the pages that the published generations of an
+// identity link, each counted once. The first call for an identity reads its
+// page lists, and changes wait meanwhile.
+func (x *Index) UsedBytes(i *Identity) (n int64, err error) {
+	if n, ok := x.usage.get(i.Name); ok {
+		return n, nil
+	}
+	err = x.undisturbed(func() error {
+		var known bool
+		if n, known = x.usage.get(i.Name); known {
+			return nil
+		}
+		if n, err = x.sumPages(i.Name); err == nil {
+			x.usage.set(i.Name, n)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("index: counting the bytes of identity %s: %w", i.Name, err)
+	}
+	return n, nil
+}
+
+func (u *usage) get(name string) (int64, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n, ok := u.mu.bytes[name]
+	return n, ok
+}
+
+func (u *usage) set(name string, n int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.mu.bytes == nil {
+		u.mu.bytes = make(map[string]int64)
+	}
+	u.mu.bytes[name] = n
+}
+
+// add notes that pages were linked first (n > 0) or last (n < 0), after the
+// commit. The writer's lock is held.
+func (u *usage) add(name string, n int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, ok := u.mu.bytes[name]; ok {
+		u.mu.bytes[name] += n
+	}
+}
+
+// counted returns the names that are counted, nil if there are none.
+func (u *usage) counted() map[string]bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.mu.bytes) == 0 {
+		return nil
+	}
+	names := make(map[string]bool, len(u.mu.bytes))
+	for name := range u.mu.bytes {
+		names[name] = true
+	}
+	return names
+}
+
+// released are pages whose links a retirement takes away, with the name of the
+// identity that they are counted for.
+type released struct {
+	counted map[string]bool // the names that are counted
+	owner   map[pages.ID]string
+}
+
+// note remembers the pages of a generation, if they are counted.
+func (r *released) note(g *Generation, ids []pages.ID) {
+	if !r.counted[g.Identity.Name] {
+		return
+	}
+	if r.owner == nil {
+		r.owner = make(map[pages.ID]string, len(ids))
+	}
+	for _, id := range ids {
+		r.owner[id] = g.Identity.Name
+	}
+}
+
+// released takes off what no generation links any more, after the commit.
+func (u *usage) released(r *released, lists ...[]PageRow) {
+	for _, rows := range lists {
+		for n := range rows {
+			if name, ok := r.owner[rows[n].ID]; ok && rows[n].Links == 0 {
+				u.add(name, -rows[n].Bytes)
+			}
+		}
+	}
+}
+
+// sumPages counts from the tables. The writer's lock is held.
+func (x *Index) sumPages(name string) (int64, error) {
+	var linked map[pages.ID]struct{}
+	var sum int64
+	err := x.readers.read(func(c *conn) error {
+		var err error
+		if linked, err = x.linkedPages(c, name); err != nil {
+			return err
+		}
+		return c.query("SELECT id, bytes FROM pages", func(row []driver.Value) error {
+			if _, ok := linked[pages.ID(row[0].(int64))]; ok {
+				sum += row[1].(int64)
+			}
+			return nil
+		})
+	})
+	return sum, err
+}
+
+// linkedPages lists the pages of all generations of the identities of a name.
+func (x *Index) linkedPages(c *conn, name string) (map[pages.ID]struct{}, error) {
+	linked := make(map[pages.ID]struct{})
+	err := eachPageList(c, func(id ObjectID, list []pages.ID) error {
+		if g := x.GenerationByID(id); g == nil || g.Identity.Name != name {
+			return nil
+		}
+		for _, page := range list {
+			linked[page] = struct{}{}
+		}
+		return nil
+	})
+	return linked, err
+}
+
+// eachPageList reads the page lists of all generations.
+func eachPageList(c *conn, each func(ObjectID, []pages.ID) error) error {
+	return c.query("SELECT generation, pages FROM contents", func(row []driver.Value) error {
+		blob, _ := row[1].([]byte)
+		list, err := decodePageList(blob)
+		if err != nil {
+			return err
+		}
+		return each(ObjectID(row[0].(int64)), list)
+	})
+}
+
+// Linking returns the published generations that link a page. It reads all page
+// lists, for there is no table of it: it is for people who ask about a page.
+func (x *Index) Linking(page pages.ID) ([]*Generation, error) {
+	var gs []*Generation
+	err := x.readers.read(func(c *conn) error {
+		return eachPageList(c, func(id ObjectID, list []pages.ID) error {
+			for _, p := range list {
+				if p != page {
+					continue
+				}
+				if g := x.GenerationByID(id); g != nil {
+					gs = append(gs, g)
+				}
+				break
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("index: looking for the generations of page %d: %w", page, err)
+	}
+	return gs, nil
+}
+
+// usage counts again what is counted.
+func (c *checker) usage() error {
+	for name := range c.x.usage.counted() {
+		want, err := c.x.sumPages(name)
+		if err != nil {
+			return err
+		}
+		if n, _ := c.x.usage.get(name); n != want {
+			c.found("pages", 0, "identity %s is said to use %d bytes, its pages have %d", name, n, want)
+		}
+	}
+	return nil
+}
