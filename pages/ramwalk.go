@@ -32,10 +32,12 @@ func (r *RAM) walk(page func(ID, Stat) error, foreign func(string) error) error 
 		if !isHex(sub, 2) {
 			return foreign(filepath.Join(p, sub))
 		}
+		var fErr error // page's or foreign's own, whatever it is
 		err := eachName(filepath.Join(p, sub), func(name string) error {
 			id, ok := parseRAMName(sub, name)
 			if !ok {
-				return foreign(filepath.Join(p, sub, name))
+				fErr = foreign(filepath.Join(p, sub, name))
+				return fErr
 			}
 			st, regular, err := r.statName(sub + "/" + name)
 			switch {
@@ -44,11 +46,13 @@ func (r *RAM) walk(page func(ID, Stat) error, foreign func(string) error) error 
 			case err != nil:
 				return r.pathError("stat", id, err)
 			case !regular:
-				return foreign(filepath.Join(p, sub, name))
+				fErr = foreign(filepath.Join(p, sub, name))
+			default:
+				fErr = page(id, st)
 			}
-			return page(id, st)
+			return fErr
 		})
-		if errors.Is(err, unix.ENOTDIR) {
+		if fErr == nil && errors.Is(err, unix.ENOTDIR) {
 			return foreign(filepath.Join(p, sub))
 		}
 		return err
