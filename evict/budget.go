@@ -28,6 +28,8 @@ type Budget struct {
 		held     int64
 		reserved int64
 		freed    chan struct{} // closed and replaced whenever bytes return
+		high     int64         // kick is called when more is used
+		kick     func()
 	}
 }
 
@@ -44,6 +46,14 @@ func NewBudget(limit int64) *Budget {
 	b := &Budget{limit: limit}
 	b.mu.freed = make(chan struct{})
 	return b
+}
+
+// setKick has kick called whenever more than high bytes are used after a
+// reservation. kick must not block; it is called under the lock.
+func (b *Budget) setKick(high int64, kick func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.high, b.mu.kick = high, kick
 }
 
 // Limit is the size of the tier in bytes.
@@ -87,6 +97,9 @@ func (b *Budget) tryReserve(n int64) (missing int64, freed <-chan struct{}) {
 	missing = b.mu.held + b.mu.reserved + n - b.limit
 	if missing <= 0 {
 		b.mu.reserved += n
+	}
+	if b.mu.kick != nil && b.mu.held+b.mu.reserved > b.mu.high {
+		b.mu.kick()
 	}
 	return missing, b.mu.freed
 }

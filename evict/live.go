@@ -3,6 +3,7 @@ package evict
 import (
 	"sync"
 
+	"ckptfs/index"
 	"ckptfs/pages"
 )
 
@@ -24,7 +25,10 @@ import (
 type Live struct {
 	ram    *pages.RAM
 	budget *Budget
-	shards [64]liveShard
+	// removed takes away the storage of a page that nothing needs any more. row
+	// is what its row was, nil for a page that never had one.
+	removed func(id pages.ID, charge int64, row *index.Page)
+	shards  [64]liveShard
 }
 
 type liveShard struct {
@@ -37,6 +41,7 @@ type livePage struct {
 	refs   int   // stagings that write or link it
 	opens  int   // open handles
 	state  liveState
+	row    *index.Page // of a dead page that had one
 }
 
 type liveState uint8
@@ -52,6 +57,7 @@ const (
 // NewLive makes an empty table over the RAM tier and its budget.
 func NewLive(ram *pages.RAM, budget *Budget) *Live {
 	l := &Live{ram: ram, budget: budget}
+	l.removed = l.removeStorage
 	for i := range l.shards {
 		l.shards[i].pages = make(map[pages.ID]*livePage)
 	}
@@ -139,11 +145,11 @@ func (s *liveShard) settle(l *Live, id pages.ID, p *livePage) {
 	}
 	s.Unlock()
 	if gone {
-		l.removeStorage(id, p.charge)
+		l.removed(id, p.charge, p.row)
 	}
 }
 
-func (l *Live) removeStorage(id pages.ID, charge int64) {
+func (l *Live) removeStorage(id pages.ID, charge int64, _ *index.Page) {
 	// An unlink on a tmpfs fails only if the tier itself is gone.
 	if err := l.ram.Remove(id); err == nil {
 		l.budget.Free(charge)
@@ -192,14 +198,15 @@ func (l *Live) Revive(id pages.ID) {
 }
 
 // Dead says that the page's row is gone. Its storage goes now, or when the last
-// handle on it is closed. pageBytes is the page's size.
-func (l *Live) Dead(id pages.ID, pageBytes int64) {
-	s := l.shard(id)
+// handle on it is closed.
+func (l *Live) Dead(row *index.Page) {
+	s := l.shard(row.ID)
 	s.Lock()
-	p := s.get(id, pageBytes)
-	p.charge = Charge(pageBytes)
+	p := s.get(row.ID, row.Bytes)
+	p.charge = Charge(row.Bytes)
 	p.state = stateDead
-	s.settle(l, id, p)
+	p.row = row
+	s.settle(l, row.ID, p)
 }
 
 // Open counts a handle on the page. False if the page is dead and closed.
@@ -247,6 +254,17 @@ func (l *Live) Leased(id pages.ID) bool {
 	defer s.Unlock()
 	p := s.pages[id]
 	return p != nil && (p.refs > 0 || p.opens > 0)
+}
+
+// Refs is how many stagings hold the page.
+func (l *Live) Refs(id pages.ID) int {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	if p := s.pages[id]; p != nil {
+		return p.refs
+	}
+	return 0
 }
 
 // IsOpen reports whether a handle on the page is open.

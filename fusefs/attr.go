@@ -42,6 +42,13 @@ func (fs *FS) getAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 		return fs.identityAttr(n, out)
 	case kindPage:
 		return fs.pageAttr(n, out)
+	case kindTombstone:
+		t := fs.tombs.of(n.object())
+		if t == nil {
+			return 0, syscall.ENOENT
+		}
+		setDir(out, t.attr, 2)
+		return 0, nil
 	default:
 		return fs.treeAttr(n, out)
 	}
@@ -123,11 +130,13 @@ func (fs *FS) identityAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 // any more.
 func (fs *FS) pageAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 	id := n.page()
-	if _, staged := fs.stage.StagedPage(id); !staged {
+	_, staged := fs.stage.StagedPage(id)
+	if !staged {
 		p, err := fs.idx.Page(id)
 		if err == nil {
 			setFile(out, withMode(p.Attr(), 0o444), p.Bytes)
-			out.Nlink = uint32(max(p.Links(), 1))
+			// A name in a staging is a name too.
+			out.Nlink = uint32(int(p.Links()) + fs.live.Refs(id))
 			return forever, nil
 		}
 		if errno, ok := errnoOf(err); !ok || errno != syscall.ENOENT {
@@ -140,6 +149,7 @@ func (fs *FS) pageAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 	}
 	setFile(out, index.Attr{Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}, st.Size)
 	out.Blocks = uint64(st.Blocks)
+	out.Nlink = uint32(fs.live.Refs(id))
 	return 0, nil
 }
 

@@ -46,7 +46,7 @@ func (fs *FS) openConversation(in *fuse.InHeader, n nodeID, flags uint32, out *f
 	return nil
 }
 
-func (fs *FS) writeConversation(h *handle, off uint64, data []byte) (uint32, fuse.Status) {
+func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data []byte) (uint32, fuse.Status) {
 	c := h.find
 	if c == nil {
 		// A handle of a former daemon: its half of a request is lost. Only the
@@ -67,7 +67,7 @@ func (fs *FS) writeConversation(h *handle, off uint64, data []byte) (uint32, fus
 		return 0, fuse.Status(syscall.EFBIG)
 	}
 	c.request = append(c.request, data...)
-	reply, done, err := fs.answer(h, c.request)
+	reply, done, err := fs.answer(h, in, c.request)
 	if err != nil {
 		c.request = nil
 		return 0, status(fs.log, err)
@@ -112,7 +112,7 @@ func (fs *FS) readConversation(h *handle, off uint64, buf []byte) (fuse.ReadResu
 }
 
 // answer carries a request out once it is complete.
-func (fs *FS) answer(h *handle, request []byte) (reply []byte, done bool, err error) {
+func (fs *FS) answer(h *handle, in *fuse.InHeader, request []byte) (reply []byte, done bool, err error) {
 	if h.node.kind() == kindFind {
 		return fs.answerFind(h, request)
 	}
@@ -127,7 +127,7 @@ func (fs *FS) answer(h *handle, request []byte) (reply []byte, done bool, err er
 		fs.log.Info("refused an identity document", "reason", err)
 		return nil, false, err
 	}
-	i, err := fs.identify(h, doc)
+	i, err := fs.identify(h, in, doc)
 	if err != nil {
 		return nil, false, err
 	}
@@ -247,8 +247,9 @@ func (fs *FS) inRAM(ids []pages.ID) int { return len(ids) }
 
 func leasedID(h *handle) index.ObjectID { return index.ObjectID(h.rec.leased) }
 
-// identify finds or makes the identity of a document.
-func (fs *FS) identify(h *handle, doc *index.Document) (*index.Identity, error) {
+// identify finds or makes the identity of a document. Making one takes the right
+// to write in the model's directory.
+func (fs *FS) identify(h *handle, in *fuse.InHeader, doc *index.Document) (*index.Identity, error) {
 	m, err := fs.model(makeNode(kindModel, h.node.object()))
 	if err != nil {
 		return nil, err
@@ -256,9 +257,13 @@ func (fs *FS) identify(h *handle, doc *index.Document) (*index.Identity, error) 
 	i := m.Identity(doc.Name())
 	if i == nil {
 		a := m.Attr()
+		if !mayWriteDir(a, in) {
+			return nil, syscall.EACCES
+		}
+		a.UID, a.GID, a.Mode = in.Uid, in.Gid, a.Mode&0o777
 		a.Mtime = fs.now().UnixNano()
 		if i, err = fs.idx.CreateIdentity(m, doc.Name(), doc, a, 0); err == nil {
-			fs.notify.entry(makeNode(kindModel, m.ID), doc.Name())
+			fs.notify.attributesOf(makeNode(kindModel, m.ID))
 			return i, nil
 		}
 		if errno, _ := errnoOf(err); errno != syscall.EEXIST {

@@ -62,6 +62,9 @@ func (fs *FS) makeFile(in *fuse.CreateIn, dir nodeID, name string) (*os.File, no
 		return nil, 0, err
 	}
 	if t.draft == nil {
+		if _, _, err := fs.lookup(dir, name); err == nil {
+			return nil, 0, syscall.EEXIST
+		}
 		return nil, 0, syscall.EPERM
 	}
 	if dir.kind() == kindGeneration {
@@ -169,6 +172,9 @@ func (fs *FS) mkdir(in *fuse.MkdirIn, dir nodeID, name string) error {
 			return syscall.EPERM
 		}
 		_, err := fs.idx.CreateModel(name, a, op)
+		if err == nil {
+			fs.root.Touch(a.Mtime)
+		}
 		return err
 	case kindModel:
 		m, err := fs.model(dir)

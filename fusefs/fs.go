@@ -76,6 +76,7 @@ type FS struct {
 	count   counters
 	gate    gate
 	root    rootAttr
+	tombs   tombstones
 
 	unpublishing sync.Mutex // one generation is turned into a draft at a time
 	bounding     sync.Mutex // one look for generations to retire at a time

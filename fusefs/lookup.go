@@ -12,7 +12,22 @@ import (
 
 // Lookup implements fuse.RawFileSystem.
 func (fs *FS) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
-	n, ttl, err := fs.lookup(nodeID(h.NodeId), name)
+	dir := nodeID(h.NodeId)
+	n, ttl, err := fs.lookup(dir, name)
+	switch {
+	case dir.inGeneration():
+		if d, ok := fs.stage.ByID(dir.generation()); ok {
+			d.Worked(h.Pid)
+		}
+	case dir.kind() == kindStagingDir && errorIs(err, syscall.ENOENT):
+		if t := fs.tombs.find(dir.object(), name, h.Pid, fs.now()); t != nil {
+			n, ttl, err = makeNode(kindTombstone, t.gen), 0, nil
+		}
+	case dir.kind() == kindStagingDir && err == nil:
+		if d, ok := fs.stage.ByID(n.generation()); ok {
+			d.Worked(h.Pid)
+		}
+	}
 	if err == nil {
 		err = fs.entryOut(n, ttl, out)
 	}
@@ -54,6 +69,8 @@ func (fs *FS) lookup(dir nodeID, name string) (nodeID, time.Duration, error) {
 		return fs.lookupInModel(dir, name)
 	case kindIdentity:
 		return fs.lookupInIdentity(dir, name)
+	case kindTombstone:
+		return 0, 0, syscall.ENOENT
 	case kindStagingDir:
 		if d, ok := fs.stage.ByName(dir.object(), name); ok {
 			return placeNode(d.ID, staging.Place{}), forever, nil

@@ -40,6 +40,7 @@ const (
 	kindProvisional                 // a group's directory made before the manifest
 	kindPage                        // page id; scratch files too
 	kindDocument                    // identity.json; identity id
+	kindTombstone                   // a published staging's old name; generation id
 )
 
 const (
@@ -119,7 +120,7 @@ func (n nodeID) isDir() bool {
 	switch n.kind() {
 	case kindFixed:
 		return n == nodeRoot || n == nodeControl
-	case kindModel, kindIdentity, kindStagingDir, kindGeneration, kindRank, kindGroup, kindProvisional:
+	case kindModel, kindIdentity, kindStagingDir, kindGeneration, kindRank, kindGroup, kindProvisional, kindTombstone:
 		return true
 	}
 	return false

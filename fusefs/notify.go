@@ -55,11 +55,20 @@ func (n *notifier) entry(dir nodeID, name string) {
 // attributes has the kernel forget the attributes of pages, and returns when it
 // has. No lock of ours may be held.
 func (n *notifier) attributes(ids []pages.ID) {
+	nodes := make([]nodeID, len(ids))
+	for i, id := range ids {
+		nodes[i] = pageNode(id)
+	}
+	n.attributesOf(nodes...)
+}
+
+// attributesOf is attributes for any nodes.
+func (n *notifier) attributesOf(nodes ...nodeID) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, id := range ids {
-			n.write(notice{node: pageNode(id)})
+		for _, node := range nodes {
+			n.write(notice{node: node})
 		}
 	}()
 	<-done

@@ -174,7 +174,7 @@ func (fs *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, f
 		return 0, fuse.EBADF
 	}
 	if h.node.kind() == kindFind || h.node.kind() == kindIdentify {
-		return fs.writeConversation(h, in.Offset, data)
+		return fs.writeConversation(h, &in.InHeader, in.Offset, data)
 	}
 	f, err := fs.writableFile(h)
 	if err != nil {

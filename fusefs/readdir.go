@@ -50,6 +50,8 @@ func (fs *FS) list(dir nodeID, after uint64) ([]dirent, error) {
 		return es, nil
 	case kindIdentity:
 		return fs.listIdentity(dir, after)
+	case kindTombstone:
+		return nil, nil
 	case kindStagingDir:
 		var es []dirent
 		for _, d := range fs.stage.List(dir.object(), index.ObjectID(after)) {

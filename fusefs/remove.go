@@ -142,7 +142,11 @@ func (fs *FS) rmdir(h *fuse.InHeader, dir nodeID, name string) error {
 		if dir != nodeRoot || m == nil {
 			return fs.refuseRemoval(dir, name)
 		}
-		return fs.idx.RemoveModel(m, op)
+		err := fs.idx.RemoveModel(m, op)
+		if err == nil {
+			fs.root.Touch(fs.now().UnixNano())
+		}
+		return err
 	case kindModel:
 		m, err := fs.model(dir)
 		if err != nil {
@@ -158,6 +162,10 @@ func (fs *FS) rmdir(h *fuse.InHeader, dir nodeID, name string) error {
 	case kindStagingDir:
 		if d, ok := fs.stage.ByName(dir.object(), name); ok {
 			return d.Remove()
+		}
+		if t := fs.tombs.find(dir.object(), name, h.Pid, fs.now()); t != nil {
+			fs.tombs.remove(t)
+			return nil
 		}
 		return syscall.ENOENT
 	}

@@ -49,6 +49,9 @@ func (fs *FS) rename(in *fuse.RenameIn, from nodeID, oldName string, to nodeID, 
 func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to nodeID, newName string) error {
 	d, ok := fs.stage.ByName(from.object(), oldName)
 	if !ok {
+		if t := fs.tombs.find(from.object(), oldName, in.Pid, fs.now()); t != nil {
+			return fs.renameTombstone(t, to, newName)
+		}
 		return syscall.ENOENT
 	}
 	if to.kind() != kindIdentity {
@@ -59,11 +62,15 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 	}
 	op, _ := opOf(&in.InHeader)
 	g, err := d.Publish(newName, op)
+	if errorIs(err, syscall.ENOENT) && fs.idx.GenerationByID(d.ID) != nil {
+		return syscall.EEXIST // another rank was the first
+	}
 	if err != nil {
 		fs.countRefused(err)
 		fs.logRefusal("publish", d, newName, err)
 		return err
 	}
+	fs.bury(d, oldName, g, in.Pid)
 	fs.published(g)
 	return nil
 }

@@ -35,6 +35,13 @@ func (r *rootAttr) open(path string, now time.Time) error {
 // Attr is what the root has now.
 func (r *rootAttr) Attr() index.Attr { return *r.attr.Load() }
 
+// Touch moves the root's mtime: a model came or went.
+func (r *rootAttr) Touch(ns int64) {
+	a := r.Attr()
+	a.Mtime = ns
+	_ = r.Set(a) // of no consequence beyond an mtime
+}
+
 // Set keeps new attributes.
 func (r *rootAttr) Set(a index.Attr) error {
 	raw, err := json.Marshal(a)

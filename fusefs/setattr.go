@@ -97,26 +97,37 @@ func (fs *FS) setTreeAttr(n nodeID, in *fuse.SetAttrIn) error {
 		return err
 	}
 	if t.draft != nil {
-		if m, ok := in.GetMTime(); ok && (n.kind() == kindManifest || n.kind() == kindTokens) {
-			path := t.draft.FilePath(fileType(n.kind()))
-			if err := os.Chtimes(path, time.Time{}, m); err != nil {
-				return err
-			}
+		err := fs.setDraftAttr(n, t.draft, in)
+		if !errorIs(err, syscall.ENOENT) || fs.idx.GenerationByID(n.generation()) == nil {
+			return err
 		}
-		return t.draft.SetAttr(n.sub(), fs.change(in, t.draft.Attr(n.sub())))
+		t = tree{gen: fs.idx.GenerationByID(n.generation())} // published in this instant
 	}
-	a, ok := fs.idx.SubAttr(t.gen, n.sub())
+	return fs.setGenerationAttr(n, t.gen, in)
+}
+
+func (fs *FS) setDraftAttr(n nodeID, d *staging.Draft, in *fuse.SetAttrIn) error {
+	if m, ok := in.GetMTime(); ok && (n.kind() == kindManifest || n.kind() == kindTokens) {
+		if err := os.Chtimes(d.FilePath(fileType(n.kind())), time.Time{}, m); err != nil {
+			return err
+		}
+	}
+	return d.SetAttr(n.sub(), fs.change(in, d.Attr(n.sub())))
+}
+
+func (fs *FS) setGenerationAttr(n nodeID, g *index.Generation, in *fuse.SetAttrIn) error {
+	a, ok := fs.idx.SubAttr(g, n.sub())
 	if !ok || n.sub() == 0 {
-		a = t.gen.Attr()
+		a = g.Attr()
 	}
 	a = fs.change(in, a)
 	if n.sub() == 0 {
-		return fs.idx.SetGenerationAttr(t.gen, a)
+		return fs.idx.SetGenerationAttr(g, a)
 	}
 	if n.kind() == kindManifest {
 		a.Mode = 0o444
 	}
-	return fs.idx.SetSubAttr(t.gen, n.sub(), a)
+	return fs.idx.SetSubAttr(g, n.sub(), a)
 }
 
 // setPageAttr: owner and mtime of a page are kept; its mode is 0444 once it is

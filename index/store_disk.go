@@ -1,6 +1,9 @@
 package index
 
 import (
+	"database/sql/driver"
+	"fmt"
+
 	"ckptfs/pages"
 )
 
@@ -50,4 +53,41 @@ func (x *Index) SetDiskBytes(n int64) error {
 		_, err := tx.exec("UPDATE meta SET value = ? WHERE name = 'disk_bytes'", n)
 		return err
 	}, nil)
+}
+
+// RAMOnlyPages lists the pages that no record says to be on disk, whatever links
+// them. Its cost is theirs, not that of all pages.
+func (x *Index) RAMOnlyPages() ([]pages.ID, error) {
+	var ids []pages.ID
+	err := x.update("looking for pages without a disk copy", 0, func(tx *conn) error {
+		return tx.query("SELECT id FROM pages WHERE disk = 0", func(row []driver.Value) error {
+			ids = append(ids, pages.ID(row[0].(int64)))
+			return nil
+		})
+	}, nil)
+	return ids, err
+}
+
+// Pages returns the page of each id, nil where there is none, with one read for
+// all that nobody has used for long.
+func (x *Index) Pages(ids []pages.ID) ([]*Page, error) {
+	found := make([]*Page, len(ids))
+	var missing []pages.ID
+	var at []int
+	for n, id := range ids {
+		if found[n] = x.pages.get(id); found[n] == nil {
+			missing, at = append(missing, id), append(at, n)
+		}
+	}
+	if len(missing) == 0 {
+		return found, nil
+	}
+	loaded, err := x.loadPages(missing)
+	if err != nil {
+		return nil, fmt.Errorf("index: reading pages: %w", err)
+	}
+	for n, p := range loaded {
+		found[at[n]] = p
+	}
+	return found, nil
 }

@@ -73,6 +73,7 @@ var schema = []string{
 		disk  INTEGER NOT NULL
 	)`,
 	`CREATE INDEX pages_unlinked ON pages(links) WHERE links = 0`,
+	`CREATE INDEX pages_ramonly ON pages(disk) WHERE disk = 0`,
 	`CREATE TABLE keys (
 		block   INTEGER PRIMARY KEY,
 		entries BLOB NOT NULL

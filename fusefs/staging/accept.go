@@ -81,6 +81,7 @@ func (d *Draft) tryAccept(ctx context.Context) error {
 		d.m.Budget.Unreserve(need)
 		return err
 	}
+	d.m.linked(found)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,11 +33,13 @@ type Draft struct {
 		name       string
 		ghost      bool
 		publishing bool
+		decided    chan struct{} // closed when the publication under way is decided
 		gone       bool
 		attr       index.Attr
 		sub        map[uint64]index.Attr // set attributes of directories and files below
 		changed    time.Time
 		handles    int
+		workers    map[uint32]bool // threads that have looked into it
 		errorText  string
 		hidden     map[EntryType]bool // made files that were unlinked
 		hasTokens  bool
@@ -75,8 +78,28 @@ func newDraft(m *Manager, id index.ObjectID, identity *index.Identity, name stri
 	d.mu.provMade = map[Place]bool{}
 	d.mu.removed = map[Place]bool{}
 	d.mu.scratch = map[pages.ID]*stagedPage{}
+	d.mu.workers = map[uint32]bool{}
 	d.mu.changed = m.Now()
 	return d
+}
+
+// maxWorkers bounds how many threads are remembered.
+const maxWorkers = 8192
+
+// Worked remembers a thread that has looked into the staging.
+func (d *Draft) Worked(tid uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.mu.workers) < maxWorkers {
+		d.mu.workers[tid] = true
+	}
+}
+
+// Workers lists the threads that have looked into the staging.
+func (d *Draft) Workers() []uint32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.mu.workers))
 }
 
 // Name is the staging's name, or the retired generation's.
@@ -134,8 +157,8 @@ func (d *Draft) Attr(sub uint64) index.Attr {
 func (d *Draft) SetAttr(sub uint64, a index.Attr) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.gone {
-		return syscall.ENOENT
+	if err := d.usableLocked(); err != nil {
+		return err
 	}
 	if err := d.journal.append(record{Do: doAttr, Sub: sub, Attr: &a}); err != nil {
 		return err
@@ -152,15 +175,28 @@ func (d *Draft) applyAttrLocked(sub uint64, a index.Attr) {
 	d.mu.sub[sub] = a
 }
 
-// usableLocked refuses changes to what is gone or being published.
+// usableLocked is called first by whatever changes the staging. It waits while a
+// publication is being decided (the lock is let go meanwhile): nobody sees EBUSY
+// for another rank's attempt. ENOENT if the staging is gone then.
 func (d *Draft) usableLocked() error {
+	for d.mu.publishing {
+		decided := d.mu.decided
+		d.mu.Unlock()
+		<-decided
+		d.mu.Lock()
+	}
 	if d.mu.gone {
 		return syscall.ENOENT
 	}
-	if d.mu.publishing {
-		return refuse(syscall.EBUSY, "the staging is being published")
-	}
 	return nil
+}
+
+// decide ends a publication's attempt.
+func (d *Draft) decide() {
+	d.mu.Lock()
+	d.mu.publishing = false
+	close(d.mu.decided)
+	d.mu.Unlock()
 }
 
 func (d *Draft) touchLocked() {
@@ -258,14 +294,14 @@ func (d *Draft) Hide(t EntryType, op index.Op) error {
 func (d *Draft) RemoveFile(t EntryType, op index.Op) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.publishing {
-		return syscall.EBUSY
+	if err := d.usableLocked(); err != nil {
+		return err
 	}
 	has := &d.mu.hasFile
 	if t == EntryTokens {
 		has = &d.mu.hasTokens
 	}
-	if d.mu.gone || !*has {
+	if !*has {
 		return syscall.ENOENT
 	}
 	// Hidden before it is removed: the file's absence alone says the same.

@@ -123,7 +123,7 @@ func (m *Manager) Retire(gs []*index.Generation, reason index.Reason, op index.O
 		return err
 	}
 	for _, p := range r.Dropped {
-		m.Live.Dead(p.ID, p.Bytes)
+		m.Live.Dead(p)
 	}
 	changed := make([]pages.ID, 0, len(r.Changed))
 	for _, p := range r.Changed {

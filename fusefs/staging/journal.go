@@ -31,6 +31,8 @@ type record struct {
 	Place *Place      `json:"place,omitempty"`
 	Slot  int         `json:"slot,omitempty"`
 	Page  *stagedPage `json:"page,omitempty"`
+	// do = "drop": the slot's bytes stay reserved
+	Reserve bool `json:"reserve,omitempty"`
 
 	// do = "link": pages by slot, published or staged by another
 	Links []link `json:"links,omitempty"`

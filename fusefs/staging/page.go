@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"sync/atomic"
 
+	"ckptfs/evict"
 	"ckptfs/pages"
 )
 
@@ -83,6 +84,49 @@ func (m *Manager) inspect(p *stagedPage) (pageState, error) {
 	}
 	p.sealed.Store(true)
 	return pageComplete, nil
+}
+
+// abandoned reports whether a staged page is too short and nobody has it open or
+// mapped for writing: its writer died. It is as good as absent.
+func (m *Manager) abandoned(r PageRef) bool {
+	if !r.Staged() || r.Scratch() || r.Sealed() || m.Live.IsOpen(r.ID) {
+		return false
+	}
+	state, err := m.inspect(r.staged)
+	return err == nil && state == pageShort
+}
+
+// dropAbandoned empties the slots, of those given, whose page is abandoned. What
+// was reserved for them is reserved again.
+func (d *Draft) dropAbandoned(slots []int) error {
+	for _, slot := range slots {
+		d.mu.Lock()
+		ref := d.mu.slots[slot].page
+		d.mu.Unlock()
+		if ref.ID == 0 || !d.m.abandoned(ref) {
+			continue
+		}
+		d.mu.Lock()
+		if err := d.usableLocked(); err != nil {
+			d.mu.Unlock()
+			return err
+		}
+		if d.mu.slots[slot].page.ID != ref.ID {
+			d.mu.Unlock()
+			continue
+		}
+		err := d.journal.append(record{Do: doDrop, Slot: slot, Reserve: true})
+		if err == nil {
+			d.mu.slots[slot].page, d.mu.slots[slot].reserved = PageRef{}, true
+			d.m.Budget.AdoptReserved(evict.Charge(ref.staged.Bytes))
+		}
+		d.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		d.m.unref([]PageRef{ref})
+	}
+	return nil
 }
 
 // hasWriter asks the open handles first (the ordinary path keeps none of its

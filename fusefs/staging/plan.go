@@ -35,7 +35,7 @@ func (d *Draft) PlanJSON() ([]byte, error) {
 	}
 	plan := Plan{Generation: c.derived.Name, Missing: []Missing{}}
 	if plan.Published = d.Identity.Generation(c.derived.Name) != nil; !plan.Published {
-		if err := d.linkMissing(d.missingSlots()); err != nil {
+		if err := d.linkAbsent(); err != nil {
 			return nil, err
 		}
 		incomplete, err := d.incomplete()
@@ -49,6 +49,21 @@ func (d *Draft) PlanJSON() ([]byte, error) {
 	}
 	b, err := json.Marshal(plan)
 	return append(b, '\n'), err
+}
+
+// linkAbsent links what exists by now for all slots that have no page, or only
+// one that was abandoned.
+func (d *Draft) linkAbsent() error {
+	d.mu.Lock()
+	all := make([]int, len(d.mu.slots))
+	d.mu.Unlock()
+	for i := range all {
+		all[i] = i
+	}
+	if err := d.dropAbandoned(all); err != nil {
+		return err
+	}
+	return d.linkMissing(d.missingSlots())
 }
 
 // missingSlots lists the slots that have no page at all.
@@ -130,7 +145,22 @@ func (d *Draft) linkMissing(slots []int) error {
 	}
 	d.mu.Unlock()
 	d.m.unref(unused)
+	d.m.linked(links)
 	return err
+}
+
+// linked tells the kernel of the link counts of published pages that a staging
+// has linked.
+func (m *Manager) linked(links []link) {
+	var ids []pages.ID
+	for _, f := range links {
+		if f.Page == nil {
+			ids = append(ids, f.ID)
+		}
+	}
+	if len(ids) > 0 {
+		m.Changed(ids)
+	}
 }
 
 // applyLinkLocked puts a page that exists, and that is held for the staging

@@ -30,14 +30,7 @@ func (d *Draft) publish(name string, op index.Op) (*index.Generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	published := false
-	defer func() {
-		if !published {
-			d.mu.Lock()
-			d.mu.publishing = false
-			d.mu.Unlock()
-		}
-	}()
+	defer d.decide()
 	fresh, ids, err := d.checkPages(c)
 	if err != nil {
 		return nil, err
@@ -56,7 +49,6 @@ func (d *Draft) publish(name string, op index.Op) (*index.Generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	published = true
 	d.finishPublish(g, replaced)
 	return g, nil
 }
@@ -68,7 +60,7 @@ func (d *Draft) beginPublish(name string) (*content, error) {
 		return nil, err
 	}
 	// What others have completed since the plan was read counts.
-	if err := d.linkMissing(d.missingSlots()); err != nil {
+	if err := d.linkAbsent(); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
@@ -77,6 +69,7 @@ func (d *Draft) beginPublish(name string) (*content, error) {
 		return nil, err
 	}
 	d.mu.publishing = true
+	d.mu.decided = make(chan struct{})
 	return c, nil
 }
 

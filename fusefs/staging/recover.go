@@ -94,7 +94,11 @@ func (d *Draft) replay(r *record) error {
 		}
 	case doDrop:
 		d.replayDrop(d.mu.slots[r.Slot].page)
-		d.mu.slots[r.Slot] = slot{}
+		d.mu.slots[r.Slot] = slot{reserved: r.Reserve}
+		if r.Reserve {
+			_, g, _ := d.mu.content.layout.At(r.Slot)
+			d.m.Budget.AdoptReserved(evict.Charge(d.mu.content.layout.Groups[g].PageBytes))
+		}
 	case doScratch:
 		if old := d.mu.scratch[r.Page.ID]; old != nil {
 			old.Place, old.Name = r.Page.Place, r.Page.Name

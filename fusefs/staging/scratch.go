@@ -73,42 +73,69 @@ func (d *Draft) renameToFile(ctx context.Context, sp *stagedPage, newName string
 	if newName == "tokens" {
 		t = EntryTokens
 	}
-	d.mu.Lock()
-	err := d.usableLocked()
-	has := d.mu.hasFile
-	if t == EntryTokens {
-		has = d.mu.hasTokens
-	}
-	switch {
-	case err != nil:
-	case noReplace && has:
-		err = syscall.EEXIST
-	case d.mu.content != nil:
-		err = refuse(syscall.EROFS, "the manifest was accepted already")
-	default:
-		// A copy of the name first: if this is all that gets done, the
-		// scratch file is still there and the rename is done again.
-		path := d.FilePath(t)
-		os.Remove(path)
-		if err = os.Link(d.m.ram.Path(sp.ID), path); err == nil {
-			err = d.journal.append(record{Do: doUnscratch, Op: op, Page: sp})
-		}
-		if err == nil {
-			delete(d.mu.scratch, sp.ID)
-			d.mu.hasFile = d.mu.hasFile || t == EntryManifest
-			d.mu.hasTokens = d.mu.hasTokens || t == EntryTokens
-			d.touchLocked()
-		}
-	}
-	d.mu.Unlock()
-	if err != nil {
+	// A second name first: if this is all that gets done, the scratch file is
+	// still there and the rename is done again.
+	if err := d.linkFile(sp, t, noReplace); err != nil {
 		return err
 	}
-	d.m.unref([]PageRef{{sp.ID, sp}})
 	if t == EntryManifest {
-		return d.Accept(ctx)
+		if err := d.Accept(ctx); err != nil {
+			d.mu.Lock()
+			os.Remove(d.FilePath(t))
+			d.mu.hasFile = false
+			d.mu.Unlock()
+			return err
+		}
 	}
+	d.mu.Lock()
+	err := d.journal.append(record{Do: doUnscratch, Op: op, Page: sp})
+	if err == nil {
+		delete(d.mu.scratch, sp.ID)
+		d.touchLocked()
+	}
+	d.mu.Unlock()
+	if err == nil {
+		d.m.unref([]PageRef{{sp.ID, sp}})
+	}
+	return err
+}
+
+// linkFile gives a scratch file's content the name of a file of the root.
+func (d *Draft) linkFile(sp *stagedPage, t EntryType, noReplace bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usableLocked(); err != nil {
+		return err
+	}
+	has := &d.mu.hasFile
+	if t == EntryTokens {
+		has = &d.mu.hasTokens
+	}
+	path := d.FilePath(t)
+	if d.mu.content != nil {
+		if t == EntryManifest && sameFile(path, d.m.ram.Path(sp.ID)) {
+			return nil // a rename that a killed daemon had all but done
+		}
+		return refuse(syscall.EROFS, "the manifest was accepted already")
+	}
+	if noReplace && *has {
+		return syscall.EEXIST
+	}
+	os.Remove(path)
+	if err := os.Link(d.m.ram.Path(sp.ID), path); err != nil {
+		return err
+	}
+	*has = true
 	return nil
+}
+
+func sameFile(a, b string) bool {
+	sa, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	sb, err := os.Stat(b)
+	return err == nil && os.SameFile(sa, sb)
 }
 
 func (d *Draft) renameToPage(ctx context.Context, sp *stagedPage, slot int, pageBytes int64, noReplace bool, op index.Op) error {

@@ -8,8 +8,17 @@ import (
 	"ckptfs/pages"
 )
 
-// Lookup finds a name in a directory of the staging. ENOENT.
+// Lookup finds a name in a directory of the staging. ENOENT; a page that its
+// writer abandoned is not there.
 func (d *Draft) Lookup(p Place, name string) (Entry, error) {
+	e, err := d.lookup(p, name)
+	if err == nil && e.Type == EntryPage && d.m.abandoned(e.Page) {
+		return Entry{}, syscall.ENOENT
+	}
+	return e, err
+}
+
+func (d *Draft) lookup(p Place, name string) (Entry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p = d.resolveLocked(p)
@@ -113,6 +122,21 @@ func (d *Draft) slotLocked(p Place, name string) (slot, i int, ok bool) {
 // List gives at most max entries of a directory whose cookies are greater than
 // after, in the order of cookies.
 func (d *Draft) List(p Place, after uint64, max int) ([]Entry, error) {
+	for {
+		es, err := d.list(p, after, max)
+		if err != nil || len(es) == 0 {
+			return es, err
+		}
+		last := es[len(es)-1].Cookie
+		es = slices.DeleteFunc(es, func(e Entry) bool { return e.Type == EntryPage && d.m.abandoned(e.Page) })
+		if len(es) > 0 {
+			return es, nil
+		}
+		after = last
+	}
+}
+
+func (d *Draft) list(p Place, after uint64, max int) ([]Entry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p = d.resolveLocked(p)

@@ -21,8 +21,11 @@ func (d *Draft) CreatePage(ctx context.Context, p Place, name string, o Owner, o
 	if err != nil {
 		return 0, nil, err
 	}
-	if d.linkMissing([]int{slot}) != nil {
-		return 0, nil, syscall.EIO
+	if err := d.dropAbandoned([]int{slot}); err != nil {
+		return 0, nil, err
+	}
+	if err := d.linkMissing([]int{slot}); err != nil {
+		return 0, nil, err
 	}
 	if err := d.reserveSlot(ctx, slot, g.PageBytes); err != nil {
 		return 0, nil, err
@@ -200,9 +203,9 @@ func (d *Draft) applyScratchLocked(sp *stagedPage) {
 // goes only if nothing else has it.
 func (d *Draft) Unlink(p Place, name string, op index.Op) error {
 	d.mu.Lock()
-	if d.mu.publishing {
+	if err := d.usableLocked(); err != nil {
 		d.mu.Unlock()
-		return syscall.EBUSY
+		return err
 	}
 	p = d.resolveLocked(p)
 	if !d.existsLocked(p) {
@@ -241,7 +244,7 @@ func (d *Draft) Unlink(p Place, name string, op index.Op) error {
 
 // unref lets the pages go and deletes the rows that only stagings kept.
 func (m *Manager) unref(refs []PageRef) {
-	var rows []pages.ID
+	var rows, kept []pages.ID
 	for _, r := range refs {
 		if r.ID == 0 {
 			continue
@@ -250,9 +253,15 @@ func (m *Manager) unref(refs []PageRef) {
 		if dropRow {
 			rows = append(rows, r.ID)
 		}
-		if last && r.staged != nil {
+		switch {
+		case last && r.staged != nil:
 			m.dropStaged(r.staged)
+		case r.staged == nil:
+			kept = append(kept, r.ID)
 		}
+	}
+	if len(kept) > 0 {
+		m.Changed(kept)
 	}
 	if len(rows) == 0 {
 		return
@@ -269,7 +278,7 @@ func (m *Manager) unref(refs []PageRef) {
 	gone := make(map[pages.ID]bool, len(dropped))
 	for _, p := range dropped {
 		gone[p.ID] = true
-		m.Live.Dead(p.ID, p.Bytes)
+		m.Live.Dead(p)
 	}
 	for _, id := range rows {
 		if !gone[id] {

@@ -1,0 +1,90 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// Save makes published pages and the index durable: when it returns they survive
+// a power loss. Pages without a disk copy are written, the others synced.
+func (t *Tiers) Save(ctx context.Context, ps []*index.Page) error {
+	if t.Disk == nil {
+		return refuseDurable
+	}
+	var done []written
+	defer func() {
+		if len(done) > 0 {
+			t.record(done)
+		}
+	}()
+	for _, p := range ps {
+		stored, err := t.savePage(ctx, p)
+		if err != nil {
+			return err
+		}
+		if stored > 0 {
+			done = append(done, written{p, stored})
+		}
+	}
+	if len(done) > 0 {
+		t.record(done)
+		done = nil
+	}
+	return t.Index.Sync()
+}
+
+// refuseDurable: there is nothing that could survive a power loss.
+var refuseDurable = fmt.Errorf("there is no disk tier: %w", syscall.EINVAL)
+
+// savePage makes one page durable; stored is not 0 if it had no disk copy.
+func (t *Tiers) savePage(ctx context.Context, p *index.Page) (stored int64, err error) {
+	if p.Disk() != 0 {
+		if err = t.Disk.Sync(p.Key); !errors.Is(err, pages.ErrAbsent) {
+			return 0, err
+		}
+	}
+	return t.put(ctx, p.ID, p.Key, p.Bytes)
+}
+
+// put writes a page that is in RAM, durably, and makes room for it once.
+func (t *Tiers) put(ctx context.Context, id pages.ID, key pages.Key, bytes int64) (int64, error) {
+	f, err := t.RAM.Open(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, t.Disk.Sync(key) // evicted in this instant
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	stored, err := t.Disk.Put(ctx, key, f, bytes, true)
+	if errors.Is(err, pages.ErrDiskBound) && t.diskRoom(ctx, bytes) {
+		stored, err = t.Disk.Put(ctx, key, f, bytes, true)
+	}
+	if err == nil {
+		t.Counts.WrittenBytes.Add(bytes)
+	}
+	return stored, err
+}
+
+// Unpublished is a complete page that no generation has yet.
+type Unpublished struct {
+	ID    pages.ID
+	Key   pages.Key
+	Bytes int64
+}
+
+// SaveUnpublished writes pages that are about to be published, durably.
+func (t *Tiers) SaveUnpublished(ctx context.Context, ps []Unpublished) error {
+	for _, p := range ps {
+		if _, err := t.put(ctx, p.ID, p.Key, p.Bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package evict
+
+import (
+	"ckptfs/evict/retention"
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// Published takes up a generation: its pages are in RAM or were there already.
+// parent is the longest published prefix, 0 if none; superseded what the
+// publication superseded.
+func (t *Tiers) Published(g *index.Generation, c *index.Contents, parent index.ObjectID, superseded []index.ObjectID) {
+	old := make([]retention.ID, len(superseded))
+	for i, id := range superseded {
+		old[i] = retention.ID(id)
+	}
+	t.policy.Lock()
+	t.policy.Published(t.now(), policyGeneration(g, parent), old)
+	t.policy.Unlock()
+	t.giveHomes(g, c, parent)
+	t.wake()
+}
+
+func policyGeneration(g *index.Generation, parent index.ObjectID) retention.Generation {
+	kind := retention.Response
+	switch g.Kind {
+	case index.KindInstruction:
+		kind = retention.Instruction
+	case index.KindPrompt:
+		kind = retention.Prompt
+	}
+	return retention.Generation{
+		ID: retention.ID(g.ID), Identity: uint64(g.Identity.ID), Request: requestID(g.Identity.ID, g.Request),
+		Kind: kind, Tokens: g.NumTokens, Parent: retention.ID(parent),
+	}
+}
+
+// requestID makes a number of a request's name (FNV-1a).
+func requestID(identity index.ObjectID, request string) uint64 {
+	h := uint64(14695981039346656037) ^ uint64(identity)
+	for i := range len(request) {
+		h = (h ^ uint64(request[i])) * 1099511628211
+	}
+	return h
+}
+
+// giveHomes enters the generation's pages that are in RAM and have no home yet,
+// or one that does not cover the generation.
+func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, parent index.ObjectID) {
+	rows, err := t.Index.Pages(c.Pages)
+	if err != nil {
+		t.Log.Warn("pages of a generation could not be read", "generation", g.Name, "error", err)
+		return
+	}
+	for slot, p := range rows {
+		if p == nil {
+			continue
+		}
+		home, known := t.res.homeOf(p.ID)
+		switch {
+		case known && home == 0, !known && t.hasFile(p.ID):
+			t.res.add(p, g.ID, ownPage(g, c.Layout, slot))
+		case known && home != g.ID && !t.covers(home, g.ID):
+			to := parent
+			if to == 0 {
+				to = g.ID
+			}
+			t.res.add(p, to, false)
+		}
+	}
+}
+
+func (t *Tiers) hasFile(id pages.ID) bool {
+	_, err := t.RAM.Stat(id)
+	return err == nil
+}
+
+func (t *Tiers) covers(home, id index.ObjectID) bool {
+	t.policy.Lock()
+	defer t.policy.Unlock()
+	return t.policy.Covers(retention.ID(home), retention.ID(id))
+}
+
+// ownPage reports whether only this generation can have the page: all but the
+// full pages of its history.
+func ownPage(g *index.Generation, l *index.Layout, slot int) bool {
+	_, group, i := l.At(slot)
+	gr := &l.Groups[group]
+	return gr.Role != index.RoleAttention || (int64(gr.Positions[i])+1)*int64(gr.PageTokens) > int64(g.NumTokens)
+}
+
+// Hit tells that a lookup returned the generation.
+func (t *Tiers) Hit(id index.ObjectID) {
+	t.policy.Lock()
+	defer t.policy.Unlock()
+	t.policy.Hit(t.now(), retention.ID(id))
+}
+
+// Retired tells that a generation is gone, whatever the reason.
+func (t *Tiers) Retired(id index.ObjectID) {
+	t.policy.Lock()
+	moves := t.policy.Retired(retention.ID(id))
+	t.policy.Unlock()
+	for _, m := range moves {
+		t.res.rehome(index.ObjectID(m.From), index.ObjectID(m.To))
+	}
+}
+
+// homeOf gives the home of a page in RAM.
+func (r *residency) homeOf(id pages.ID) (home index.ObjectID, known bool) {
+	s := &r.shards[uint64(id)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	e := s.pages[id]
+	if e == nil {
+		return 0, false
+	}
+	return e.home, true
+}

@@ -1,0 +1,109 @@
+package evict
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// Flushed tells how a flush went.
+type Flushed struct {
+	Pages, Left           int   // pages written; pages that have no disk copy still
+	Bytes, LeftBytes      int64 // the same in bytes
+	GenerationsIncomplete int   // generations that need a page which is left
+}
+
+// flushBatch is how many pages are written between two looks at the clock.
+const flushBatch = 64
+
+// Flush writes what is only in RAM to disk until ctx ends: pages of current
+// generations first, then of superseded ones, newest first. It reports progress
+// to the log every 2 s. What could not be written is told, not hidden.
+func (t *Tiers) Flush(ctx context.Context) Flushed {
+	var f Flushed
+	if t.Disk == nil || t.WritePolicy == WriteNever {
+		f.Left = len(t.res.dirty())
+		return f
+	}
+	es := t.flushOrder()
+	lastTold := t.Now()
+	for batch := range slices.Chunk(es, flushBatch) {
+		if ctx.Err() != nil {
+			break
+		}
+		for _, e := range batch {
+			e.retryAt = 0 // this is the last time to try
+		}
+		t.writeBack(ctx, batch, false)
+		if t.Now().Sub(lastTold) >= 2*time.Second {
+			lastTold = t.Now()
+			left := len(t.res.dirty())
+			t.Log.Info("writing RAM to disk", "pages_left", left, "pages", len(es))
+		}
+	}
+	for _, e := range es {
+		if e.page.Disk() != 0 {
+			f.Pages++
+			f.Bytes += e.page.Bytes
+		}
+	}
+	for _, e := range t.res.dirty() {
+		f.Left++
+		f.LeftBytes += e.page.Bytes
+	}
+	return f
+}
+
+// flushOrder lists the pages without a disk copy, the most wanted first.
+func (t *Tiers) flushOrder() []*resident {
+	rank := map[pages.ID]int64{}
+	_ = t.Index.EachGeneration(func(g *index.Generation) error {
+		c, err := t.Index.Contents(g)
+		if err != nil {
+			return nil
+		}
+		r := g.Used()
+		if g.State() == index.Superseded {
+			r -= 1 << 62 // after all that are current
+		}
+		for _, id := range c.Pages {
+			if old, ok := rank[id]; !ok || r > old {
+				rank[id] = r
+			}
+		}
+		return nil
+	})
+	es := t.res.dirty()
+	slices.SortFunc(es, func(a, b *resident) int {
+		return cmp.Or(cmp.Compare(rank[b.page.ID], rank[a.page.ID]), cmp.Compare(a.page.ID, b.page.ID))
+	})
+	return es
+}
+
+// Unsaved gives the generations that need a page which is in RAM only. They do
+// not outlive the RAM tier.
+func (t *Tiers) Unsaved() []*index.Generation {
+	left := map[pages.ID]bool{}
+	for _, e := range t.res.dirty() {
+		left[e.page.ID] = true
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	var gs []*index.Generation
+	_ = t.Index.EachGeneration(func(g *index.Generation) error {
+		c, err := t.Index.Contents(g)
+		if err != nil {
+			return nil
+		}
+		if slices.ContainsFunc(c.Pages, func(id pages.ID) bool { return left[id] }) {
+			gs = append(gs, g)
+		}
+		return nil
+	})
+	return gs
+}

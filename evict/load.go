@@ -1,0 +1,238 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// loads are the pages on their way from disk to RAM: each is read once, whoever
+// waits for it.
+type loads struct {
+	mu sync.Mutex
+	m  map[pages.ID]*load
+}
+
+type load struct {
+	done  chan struct{}
+	inRAM bool
+	err   error
+}
+
+// ErrPageLost says that a page has no good copy in any tier. Its generations
+// have been retired. It is an EIO.
+var ErrPageLost = fmt.Errorf("the page is lost: %w", syscall.EIO)
+
+// Bring makes sure that a published page can be read, on behalf of somebody who
+// has it open (so it cannot be evicted any more). inRAM says that the RAM tier
+// has it; if not, RAM was short for too long and it is to be read from the disk
+// tier. ErrPageLost, or what the disk says.
+func (t *Tiers) Bring(ctx context.Context, p *index.Page) (inRAM bool, err error) {
+	for {
+		there, busy := t.res.find(p.ID)
+		switch {
+		case there:
+			return true, nil
+		case busy != nil:
+			<-busy
+			continue
+		}
+		if t.hasFile(p.ID) {
+			// Published in this instant, or adopted and not entered yet.
+			if _, known := t.res.homeOf(p.ID); !known {
+				t.res.add(p, 0, false)
+			}
+			return true, nil
+		}
+		l, mine := t.loads.join(p.ID)
+		if mine {
+			l.inRAM, l.err = t.load(ctx, p, t.LoadWait)
+			t.loads.leave(p.ID, l)
+		}
+		<-l.done
+		if l.err != nil || l.inRAM || mine {
+			return l.inRAM, l.err
+		}
+		return false, nil
+	}
+}
+
+func (ls *loads) join(id pages.ID) (l *load, mine bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l = ls.m[id]; l != nil {
+		return l, false
+	}
+	l = &load{done: make(chan struct{})}
+	ls.m[id] = l
+	return l, true
+}
+
+func (ls *loads) leave(id pages.ID, l *load) {
+	ls.mu.Lock()
+	delete(ls.m, id)
+	ls.mu.Unlock()
+	close(l.done)
+}
+
+// active is how many pages are being read from disk.
+func (ls *loads) active() int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return len(ls.m)
+}
+
+// load reads a page into RAM. It waits at most wait for room.
+func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (inRAM bool, err error) {
+	if t.Disk == nil {
+		return false, t.lost(p, errors.New("there is no disk tier"))
+	}
+	charge := Charge(p.Bytes)
+	rctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if err := t.Budget.Reserve(rctx, charge, func(missing int64) { t.MakeRoom(rctx, missing) }); err != nil {
+		// It can be read all the same; that it is there is known at once.
+		if _, err := t.Disk.Has(p.Key); err != nil {
+			return false, err
+		}
+		t.Counts.UncachedOpens.Add(1)
+		return false, nil
+	}
+	if err := t.copyIn(ctx, p); err != nil {
+		t.Budget.Unreserve(charge)
+		if errors.Is(err, pages.ErrLost) || errors.Is(err, pages.ErrAbsent) {
+			return false, t.lost(p, err)
+		}
+		if errors.Is(err, syscall.ENOSPC) {
+			return false, nil // the tmpfs itself is fuller than it seemed
+		}
+		return false, err
+	}
+	t.Budget.Fill(charge)
+	home, own := t.hints.take(p.ID)
+	t.res.add(p, home, own)
+	t.Counts.LoadedBytes.Add(p.Bytes)
+	t.Counts.LoadedPages.Add(1)
+	return true, nil
+}
+
+func (t *Tiers) copyIn(ctx context.Context, p *index.Page) error {
+	l, err := t.RAM.BeginLoad(p.ID, p.Bytes)
+	if err != nil {
+		return err
+	}
+	n, err := t.Disk.CopyTo(ctx, p.Key, l)
+	if err == nil && n != p.Bytes {
+		err = fmt.Errorf("%w: the object has %d bytes, the page %d", pages.ErrLost, n, p.Bytes)
+	}
+	if err != nil {
+		l.Abort()
+		return err
+	}
+	return l.Commit()
+}
+
+// lost retires every generation that needs a page which has no copy, in one
+// transaction, and reports the loss.
+func (t *Tiers) lost(p *index.Page, why error) error {
+	if t.hasFile(p.ID) {
+		return fmt.Errorf("%w", syscall.EAGAIN) // it came to RAM meanwhile
+	}
+	t.Counts.LostPages.Add(1)
+	gs, err := t.needing(p.ID)
+	if err != nil {
+		return err
+	}
+	t.Log.Error("a page is lost", "key", p.Key, "page", uint64(p.ID), "generations", len(gs), "reason", why)
+	if len(gs) > 0 {
+		if err := t.Retire(gs, ReasonLost); err != nil {
+			return err
+		}
+		t.Counts.RetiredLost.Add(int64(len(gs)))
+	}
+	return ErrPageLost
+}
+
+// ReasonLost is why a generation is retired whose page has no copy left.
+const ReasonLost index.Reason = "a page of it was lost"
+
+// needing finds the generations that link a page. It looks at all: pages are
+// lost rarely.
+func (t *Tiers) needing(id pages.ID) ([]*index.Generation, error) {
+	var gs []*index.Generation
+	err := t.Index.EachGeneration(func(g *index.Generation) error {
+		c, err := t.Index.Contents(g)
+		if err != nil {
+			return err
+		}
+		for _, p := range c.Pages {
+			if p == id {
+				gs = append(gs, g)
+				break
+			}
+		}
+		return nil
+	})
+	return gs, err
+}
+
+// Prefetch has the pages of a generation brought to RAM, in the order in which
+// ranks ask for them, as many at a time as there are loaders. It does not wait.
+func (t *Tiers) Prefetch(g *index.Generation, l *index.Layout, ps []*index.Page) {
+	var want []*index.Page
+	for slot, p := range ps {
+		if !t.InRAM(p.ID) {
+			want = append(want, p)
+			t.hints.want(p.ID, g.ID, ownPage(g, l, slot))
+		}
+	}
+	if len(want) == 0 {
+		return
+	}
+	select {
+	case t.queue <- want:
+	default: // so much is wanted that an open will come first anyway
+	}
+}
+
+// loadLoop brings what lookups want.
+func (t *Tiers) loadLoop(ctx context.Context) {
+	for {
+		var ps []*index.Page
+		select {
+		case <-ctx.Done():
+			return
+		case ps = <-t.queue:
+		}
+		// One page at a time and the rest back, so that all loaders share it.
+		if rest := ps[1:]; len(rest) > 0 {
+			select {
+			case t.queue <- rest:
+			default:
+			}
+		}
+		t.bringOne(ctx, ps[0])
+	}
+}
+
+func (t *Tiers) bringOne(ctx context.Context, p *index.Page) {
+	if t.InRAM(p.ID) || ctx.Err() != nil {
+		return
+	}
+	l, mine := t.loads.join(p.ID)
+	if !mine {
+		return
+	}
+	if t.InRAM(p.ID) || t.hasFile(p.ID) {
+		l.inRAM = true
+	} else {
+		l.inRAM, l.err = t.load(ctx, p, t.LoadWait)
+	}
+	t.loads.leave(p.ID, l)
+}

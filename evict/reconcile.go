@@ -1,0 +1,165 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// adoptBatch is how many page rows are read at a time.
+const adoptBatch = 4096
+
+// AdoptRAM takes up the page files of a former daemon: those of published pages
+// are entered and charged, others are left to decide. It looks at the pages in
+// RAM and at those that are nowhere else, not at the whole store. lost are
+// published pages that have no copy.
+func (t *Tiers) AdoptRAM(other func(pages.ID, pages.Stat) error) (lost []pages.ID, err error) {
+	stats := map[pages.ID]pages.Stat{}
+	if err := t.RAM.Each(func(id pages.ID, st pages.Stat) error { stats[id] = st; return nil }); err != nil {
+		return nil, fmt.Errorf("RAM tier: %w", err)
+	}
+	ids := make([]pages.ID, 0, len(stats))
+	for id := range stats {
+		ids = append(ids, id)
+	}
+	for len(ids) > 0 {
+		n := min(len(ids), adoptBatch)
+		rows, err := t.Index.Pages(ids[:n])
+		if err != nil {
+			return nil, err
+		}
+		for i, p := range rows {
+			if p == nil {
+				err = other(ids[i], stats[ids[i]])
+			} else {
+				err = t.adoptPage(p, stats[p.ID])
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		ids = ids[n:]
+	}
+	only, err := t.Index.RAMOnlyPages()
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range only {
+		if _, there := stats[id]; !there {
+			lost = append(lost, id)
+		}
+	}
+	return lost, nil
+}
+
+// adoptPage enters a published page that is in RAM.
+func (t *Tiers) adoptPage(p *index.Page, st pages.Stat) error {
+	if st.Bytes != p.Bytes {
+		// Never seen; a page file is complete before its row is there.
+		t.Log.Error("a page file has the wrong size", "page", uint64(p.ID), "bytes", st.Bytes, "want", p.Bytes)
+		return t.RAM.Remove(p.ID)
+	}
+	t.Budget.Hold(Charge(p.Bytes))
+	t.res.add(p, 0, false)
+	return nil
+}
+
+// Confirm asks the disk for pages that no record says to be there; those that it
+// has are recorded. It returns those whose absence the disk confirms, and how
+// many it could not tell of.
+func (t *Tiers) Confirm(ids []pages.ID) (absent []*index.Page, unsure int, err error) {
+	rows, err := t.Index.Pages(ids)
+	if err != nil {
+		return nil, 0, err
+	}
+	var found []written
+	for _, p := range rows {
+		if p == nil {
+			continue
+		}
+		switch stored, err := t.onDiskBytes(p.Key); {
+		case err != nil:
+			unsure++
+		case stored > 0:
+			found = append(found, written{p, stored})
+		default:
+			absent = append(absent, p)
+		}
+	}
+	if len(found) > 0 {
+		t.record(found)
+	}
+	return absent, unsure, nil
+}
+
+// onDiskBytes looks for an object: what it takes, 0 if the disk confirms that it
+// is not there.
+func (t *Tiers) onDiskBytes(k pages.Key) (int64, error) {
+	if t.Disk == nil {
+		return 0, nil
+	}
+	o, err := t.Disk.OpenObject(k)
+	if errors.Is(err, pages.ErrAbsent) || errors.Is(err, pages.ErrLost) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer o.Close()
+	return max(o.StoredBytes(), 1), nil
+}
+
+// Learn gives the policy the generations of a former daemon, and the pages in
+// RAM their homes, in the order of publication. It runs beside the service.
+func (t *Tiers) Learn(ctx context.Context) {
+	err := t.Index.EachGeneration(func(g *index.Generation) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		c, err := t.Index.Contents(g)
+		if err == nil {
+			t.Published(g, c, 0, nil)
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		t.Log.Warn("the policy could not learn all generations", "error", err)
+	}
+}
+
+// Reconcile compares the disk tier with the index, beside the service: objects
+// that no page needs are removed, ones that are not recorded are recorded, and
+// the fill is counted anew.
+func (t *Tiers) Reconcile(ctx context.Context) error {
+	if t.Disk == nil {
+		return nil
+	}
+	var orphans, found int
+	err := t.Disk.EachKey(ctx, func(k pages.Key, stored int64) error {
+		p, there, err := t.Index.PageByKey(k)
+		switch {
+		case err != nil:
+			return err
+		case !there:
+			orphans++
+			t.removeObject(k)
+		case p.Disk() == 0:
+			found++
+			t.record([]written{{p, max(stored, 1)}})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := t.Disk.Recount(ctx); err != nil {
+		return err
+	}
+	if orphans+found > 0 {
+		t.Log.Info("the disk tier and the index agree again", "objects_removed", orphans, "copies_recorded", found)
+	}
+	return t.Index.SetDiskBytes(t.Disk.Usage().UsedBytes)
+}

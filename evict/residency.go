@@ -1,0 +1,235 @@
+package evict
+
+import (
+	"sync"
+
+	"ckptfs/evict/retention"
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// resident is a published page that has a copy in the RAM tier.
+type resident struct {
+	page *index.Page
+	home index.ObjectID // see retention: the shortest generation that has it
+	own  bool           // only its home can have it
+
+	busy    chan struct{} // not nil while its RAM copy is being removed; closed then
+	writing bool          // a write-back is under way
+	fails   int           // write-backs that failed in a row
+	retryAt int64         // ns since 1970; not written before
+}
+
+// residency knows which published pages are in RAM. Shards are locked apart from
+// the list by home; the list's lock may be taken under a shard's, never the
+// other way round. Nothing else is called under either.
+type residency struct {
+	shards [64]struct {
+		sync.Mutex
+		pages map[pages.ID]*resident
+	}
+	homes struct {
+		sync.Mutex
+		m map[index.ObjectID]map[pages.ID]*resident
+	}
+}
+
+func newResidency() *residency {
+	r := &residency{}
+	for i := range r.shards {
+		r.shards[i].pages = map[pages.ID]*resident{}
+	}
+	r.homes.m = map[index.ObjectID]map[pages.ID]*resident{}
+	return r
+}
+
+// add enters a page, or gives one that is there its home.
+func (r *residency) add(p *index.Page, home index.ObjectID, own bool) {
+	s := &r.shards[uint64(p.ID)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	e := s.pages[p.ID]
+	if e == nil {
+		e = &resident{page: p}
+		s.pages[p.ID] = e
+	} else {
+		r.unlist(e)
+	}
+	r.list(e, home, own)
+}
+
+// list enters the page under its home; both are guarded by the list's lock.
+func (r *residency) list(e *resident, home index.ObjectID, own bool) {
+	r.homes.Lock()
+	defer r.homes.Unlock()
+	e.home, e.own = home, own
+	m := r.homes.m[e.home]
+	if m == nil {
+		m = map[pages.ID]*resident{}
+		r.homes.m[e.home] = m
+	}
+	m[e.page.ID] = e
+}
+
+func (r *residency) unlist(e *resident) {
+	r.homes.Lock()
+	defer r.homes.Unlock()
+	delete(r.homes.m[e.home], e.page.ID)
+	if len(r.homes.m[e.home]) == 0 {
+		delete(r.homes.m, e.home)
+	}
+}
+
+// find reports whether the page is in RAM. If its copy is just being removed,
+// busy is closed when it has gone.
+func (r *residency) find(id pages.ID) (there bool, busy <-chan struct{}) {
+	s := &r.shards[uint64(id)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	e := s.pages[id]
+	if e == nil {
+		return false, nil
+	}
+	return e.busy == nil, e.busy
+}
+
+// claim takes a page for removal of its RAM copy. False if it is not in RAM,
+// taken already, being written, or leased (asked under the shard's lock, so that
+// an opener either is seen here or sees the claim).
+func (r *residency) claim(id pages.ID, leased func(pages.ID) bool) (*resident, bool) {
+	s := &r.shards[uint64(id)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	e := s.pages[id]
+	if e == nil || e.busy != nil || e.writing || leased(id) {
+		return nil, false
+	}
+	e.busy = make(chan struct{})
+	return e, true
+}
+
+// removed forgets a claimed page: its RAM copy is gone.
+func (r *residency) removed(e *resident) {
+	s := &r.shards[uint64(e.page.ID)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	delete(s.pages, e.page.ID)
+	r.unlist(e)
+	close(e.busy)
+}
+
+// unclaim gives a claimed page back.
+func (r *residency) unclaim(e *resident) {
+	s := &r.shards[uint64(e.page.ID)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	close(e.busy)
+	e.busy = nil
+}
+
+// take forgets a page whatever holds it: its row is gone. It reports whether it
+// was in RAM. A removal under way is waited for.
+func (r *residency) take(id pages.ID) bool {
+	for {
+		s := &r.shards[uint64(id)%uint64(len(r.shards))]
+		s.Lock()
+		e := s.pages[id]
+		if e == nil || e.busy == nil {
+			if e != nil {
+				delete(s.pages, id)
+				r.unlist(e)
+			}
+			s.Unlock()
+			return e != nil
+		}
+		busy := e.busy
+		s.Unlock()
+		<-busy
+	}
+}
+
+// setWriting marks the page as being written back, or not. False if somebody
+// else does it already or the page has gone.
+func (r *residency) setWriting(e *resident, on bool) bool {
+	s := &r.shards[uint64(e.page.ID)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	if s.pages[e.page.ID] != e || on && (e.writing || e.busy != nil) {
+		return false
+	}
+	e.writing = on
+	return true
+}
+
+// of lists the pages of a home that are of the given part.
+func (r *residency) of(home index.ObjectID, own bool) []*resident {
+	r.homes.Lock()
+	defer r.homes.Unlock()
+	var es []*resident
+	for _, e := range r.homes.m[home] {
+		if e.own == own {
+			es = append(es, e)
+		}
+	}
+	return es
+}
+
+// rehome gives the pages of one home another one.
+func (r *residency) rehome(from, to index.ObjectID) {
+	for _, own := range []bool{false, true} {
+		for _, e := range r.of(from, own) {
+			r.add(e.page, to, own && to == from)
+		}
+	}
+}
+
+// summary counts the bytes of every home for the policy.
+func (r *residency) summary() []retention.Resident {
+	r.homes.Lock()
+	defer r.homes.Unlock()
+	all := make([]retention.Resident, 0, len(r.homes.m))
+	for home, m := range r.homes.m {
+		s := retention.Resident{Gen: retention.ID(home)}
+		for _, e := range m {
+			b := &s.Shared
+			if e.own {
+				b = &s.Own
+			}
+			if e.page.Disk() == 0 {
+				b.Dirty += Charge(e.page.Bytes)
+			} else {
+				b.Clean += Charge(e.page.Bytes)
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// dirty lists the pages that are only in RAM.
+func (r *residency) dirty() []*resident {
+	var es []*resident
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.Lock()
+		for _, e := range s.pages {
+			if e.page.Disk() == 0 {
+				es = append(es, e)
+			}
+		}
+		s.Unlock()
+	}
+	return es
+}
+
+// count is the number of published pages in RAM.
+func (r *residency) count() int {
+	n := 0
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.Lock()
+		n += len(s.pages)
+		s.Unlock()
+	}
+	return n
+}

@@ -1,0 +1,166 @@
+package evict
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ckptfs/evict/retention"
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// WritePolicy says when current pages get their disk copies.
+type WritePolicy string
+
+// The write policies.
+const (
+	WriteOnEvict WritePolicy = "on-evict" // once, when RAM is about to drop them, and at shutdown
+	WriteAlways  WritePolicy = "always"   // before their publication returns
+	WriteNever   WritePolicy = "never"    // not at all: what RAM drops is retired
+)
+
+// Config is what Tiers work with.
+type Config struct {
+	Index  *index.Index
+	RAM    *pages.RAM
+	Disk   *pages.Disk
+	Live   *Live
+	Budget *Budget
+	Policy retention.Policy
+	Log    *slog.Logger
+	Now    func() time.Time
+
+	High, Low   float64 // watermarks: parts of the RAM tier
+	WritePolicy WritePolicy
+	Writers     int           // write-backs at a time
+	Loaders     int           // pages that are brought to RAM for lookups at a time
+	LoadWait    time.Duration // how long an open waits for RAM before it is served from disk
+
+	// Retire takes generations out of the index, in one transaction, and has
+	// the kernel forget them. It is called with no lock held.
+	Retire func(gs []*index.Generation, reason index.Reason) error
+	// Leases lists the generations that are leased as a whole.
+	Leases func() []index.ObjectID
+	// Spare reports whether a generation may be retired now, and keeps it from
+	// being leased until Spared ends that.
+	Spare  func(index.ObjectID) bool
+	Spared func(index.ObjectID)
+}
+
+// Tiers makes one store of the RAM tier and the disk tier: it brings pages to
+// RAM, writes them back, and decides with the policy what leaves a tier.
+//
+// Locks: evicting is held by whoever evicts, over I/O and transactions; no
+// handler of the mount waits for it except one that needs RAM for new pages.
+// The policy's lock is taken under it and is held over no I/O. The locks of
+// residency and loads are leaves.
+type Tiers struct {
+	Config
+	res   *residency
+	began time.Time
+
+	evicting sync.Mutex
+	bounding sync.Mutex // one look for room in the disk tier at a time; may be taken under evicting
+	policy   struct {
+		sync.Mutex
+		retention.Policy
+	}
+	loads  loads
+	hints  hints
+	kick   chan struct{}
+	queue  chan []*index.Page // pages that lookups want in RAM
+	Counts Counts
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// Counts count since the start. Bytes are those of pages.
+type Counts struct {
+	WrittenBytes    atomic.Int64 // page bytes written to disk
+	WrittenPages    atomic.Int64
+	WriteFailures   atomic.Int64
+	LoadedBytes     atomic.Int64 // page bytes brought to RAM
+	LoadedPages     atomic.Int64
+	UncachedOpens   atomic.Int64 // opens served from disk for want of RAM
+	EvictedPages    atomic.Int64
+	EvictedBytes    atomic.Int64
+	DroppedUnsaved  atomic.Int64 // bytes given up without a write, with their generations
+	LostPages       atomic.Int64
+	RetiredLost     atomic.Int64 // generations
+	RetiredPressure atomic.Int64
+	RetiredDisk     atomic.Int64
+}
+
+// New makes the tiers; Start begins the background work.
+func New(cfg Config) *Tiers {
+	t := &Tiers{Config: cfg, res: newResidency(), began: cfg.Now(), kick: make(chan struct{}, 1), queue: make(chan []*index.Page, 1024)}
+	t.policy.Policy = cfg.Policy
+	t.loads.m = map[pages.ID]*load{}
+	t.hints.m = map[pages.ID]hint{}
+	t.Live.removed = t.forget
+	t.Budget.setKick(int64(float64(cfg.Budget.Limit())*cfg.High), t.wake)
+	return t
+}
+
+// Start begins to evict and to bring pages.
+func (t *Tiers) Start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.stop = cancel
+	t.wg.Add(1 + t.Loaders)
+	go func() { defer t.wg.Done(); t.evictLoop(ctx) }()
+	for range t.Loaders {
+		go func() { defer t.wg.Done(); t.loadLoop(ctx) }()
+	}
+}
+
+// Stop ends the background work.
+func (t *Tiers) Stop() {
+	if t.stop != nil {
+		t.stop()
+		t.wg.Wait()
+	}
+}
+
+func (t *Tiers) now() time.Duration { return t.Now().Sub(t.began) }
+
+// wake asks for a look at the watermarks.
+func (t *Tiers) wake() {
+	select {
+	case t.kick <- struct{}{}:
+	default:
+	}
+}
+
+// forget is told that nothing needs a page any more: its storage goes in both
+// tiers. staged pages have no row and no disk copy.
+func (t *Tiers) forget(id pages.ID, charge int64, row *index.Page) {
+	inRAM := t.res.take(id)
+	if !inRAM {
+		_, err := t.RAM.Stat(id)
+		inRAM = err == nil
+	}
+	if inRAM {
+		// An unlink on a tmpfs fails only if the tier itself is gone.
+		if err := t.RAM.Remove(id); err == nil {
+			t.Budget.Free(charge)
+		}
+	}
+	if row == nil || t.Disk == nil {
+		return
+	}
+	t.hints.drop(id)
+	t.removeObject(row.Key)
+}
+
+// InRAM reports whether the RAM tier has a copy of the published page.
+func (t *Tiers) InRAM(id pages.ID) bool {
+	there, _ := t.res.find(id)
+	return there
+}
+
+// Resident is the number of published pages in RAM.
+func (t *Tiers) Resident() int { return t.res.count() }

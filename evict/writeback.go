@@ -1,0 +1,191 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"ckptfs/evict/retention"
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// After maxFails write-backs in a row have failed a page is left alone for
+// longer and longer, up to maxBackoff.
+const (
+	firstBackoff = 250 * time.Millisecond
+	maxBackoff   = time.Minute
+)
+
+// yieldTime bounds how long one write-back lets reads from disk go first.
+const yieldTime = 100 * time.Millisecond
+
+// writeBack writes the pages to the disk tier, several at a time, and records
+// it in one transaction. Pages whose last writes failed wait for their time. It
+// returns how many have a disk copy now.
+func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool) int {
+	now := t.Now().UnixNano()
+	work := make(chan *resident)
+	var mu sync.Mutex
+	var done []written
+	var wg sync.WaitGroup
+	for range min(max(t.Writers, 1), max(len(es), 1)) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for e := range work {
+				if n, ok := t.writeOne(ctx, e, durable); ok {
+					mu.Lock()
+					done = append(done, written{e.page, n})
+					mu.Unlock()
+				}
+			}
+		}()
+	}
+	for _, e := range es {
+		if ctx.Err() != nil {
+			break
+		}
+		if e.page.Disk() == 0 && e.retryAt <= now {
+			work <- e
+		}
+	}
+	close(work)
+	wg.Wait()
+	if len(done) == 0 {
+		return 0
+	}
+	t.record(done)
+	return len(done)
+}
+
+// written is a page that has an object on disk, and what that takes there.
+type written struct {
+	page   *index.Page
+	stored int64
+}
+
+// record keeps which pages are on disk now. Objects of pages that went while
+// they were written go too.
+func (t *Tiers) record(done []written) {
+	changes := make([]index.DiskChange, len(done))
+	keys := make(map[pages.ID]pages.Key, len(done))
+	for i, w := range done {
+		changes[i] = index.DiskChange{ID: w.page.ID, Bytes: w.stored}
+		keys[w.page.ID] = w.page.Key
+	}
+	gone, err := t.Index.SetDisk(changes)
+	if err != nil {
+		t.Log.Warn("disk copies could not be recorded; they are found again later", "pages", len(done), "error", err)
+		return
+	}
+	t.Counts.WrittenPages.Add(int64(len(done)))
+	for _, id := range gone {
+		t.hints.drop(id)
+		t.removeObject(keys[id])
+	}
+}
+
+// removeObject removes the object of a key that no page has.
+func (t *Tiers) removeObject(k pages.Key) {
+	if _, there, err := t.Index.PageByKey(k); there || err != nil {
+		return
+	}
+	if err := t.Disk.Remove(k); err != nil {
+		t.Log.Warn("a disk object that nothing needs is left for the next look", "key", k, "error", err)
+	}
+}
+
+// writeOne writes one page. Reads from disk go first, for a while.
+func (t *Tiers) writeOne(ctx context.Context, e *resident, durable bool) (stored int64, ok bool) {
+	if !t.res.setWriting(e, true) {
+		return 0, false
+	}
+	defer t.res.setWriting(e, false)
+	t.yield(ctx)
+	f, err := t.RAM.Open(e.page.ID)
+	if err != nil {
+		return 0, false // its row went meanwhile
+	}
+	defer f.Close()
+	stored, err = t.Disk.Put(ctx, e.page.Key, f, e.page.Bytes, durable)
+	if errors.Is(err, pages.ErrDiskBound) && t.diskRoom(ctx, e.page.Bytes) {
+		stored, err = t.Disk.Put(ctx, e.page.Key, f, e.page.Bytes, durable)
+	}
+	if err != nil {
+		t.failed(e, err)
+		return 0, false
+	}
+	e.fails = 0
+	t.Counts.WrittenBytes.Add(e.page.Bytes)
+	return stored, true
+}
+
+func (t *Tiers) failed(e *resident, err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	e.fails++
+	t.Counts.WriteFailures.Add(1)
+	wait := min(firstBackoff<<min(e.fails-1, 16), maxBackoff)
+	e.retryAt = t.Now().Add(wait).UnixNano()
+	if e.fails == 1 || e.fails == 5 {
+		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", e.page.Key, "bytes", e.page.Bytes, "tries", e.fails, "error", err)
+	}
+}
+
+func (t *Tiers) yield(ctx context.Context) {
+	deadline := time.Now().Add(yieldTime)
+	for t.loads.active() > 0 && time.Now().Before(deadline) && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// diskRoom makes room in the disk tier for a page: generations are retired, the
+// superseded first, then the coldest, as wholes. True if it may be enough.
+func (t *Tiers) diskRoom(ctx context.Context, need int64) bool {
+	t.bounding.Lock()
+	defer t.bounding.Unlock()
+	// A little more than needed, so that not every write comes here.
+	u := t.Disk.Usage()
+	target := u.UsedBytes - need - u.SizeBytes/64
+	t.policy.Lock()
+	var order []retention.ID
+	for id := range t.policy.Coldest(t.now()) {
+		order = append(order, id)
+	}
+	t.policy.Unlock()
+	for _, id := range order {
+		if t.Disk.Usage().UsedBytes <= target || ctx.Err() != nil {
+			break
+		}
+		g := t.Index.GenerationByID(index.ObjectID(id))
+		if g == nil || !t.onDisk(g) || !t.Spare(g.ID) {
+			continue
+		}
+		if err := t.Retire([]*index.Generation{g}, ReasonDiskFull); err == nil {
+			t.Counts.RetiredDisk.Add(1)
+		}
+		t.Spared(g.ID)
+	}
+	return t.Disk.Usage().UsedBytes <= u.UsedBytes-need
+}
+
+// onDisk reports whether the generation has pages on disk.
+func (t *Tiers) onDisk(g *index.Generation) bool {
+	c, err := t.Index.Contents(g)
+	if err != nil {
+		return false
+	}
+	ps, err := t.Index.Pages(c.Pages)
+	if err != nil {
+		return false
+	}
+	for _, p := range ps {
+		if p != nil && p.Disk() != 0 {
+			return true
+		}
+	}
+	return false
+}
