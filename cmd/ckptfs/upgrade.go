@@ -59,22 +59,26 @@ func runUpgrade(ctx context.Context, args []string, io streams) error {
 	return err
 }
 
-// readDaemonStatus asks the mount itself who serves it.
-func readDaemonStatus(mount string) (daemonStatus, error) {
-	var s daemonStatus
-	b, err := os.ReadFile(filepath.Join(mount, ".ckptfs", "status.json"))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return s, withCode(exitNotMounted, fmt.Errorf("%s is no ckptfs mount (there is no .ckptfs/status.json)", mount))
-	case errors.Is(err, unix.ENOTCONN):
-		return s, withCode(exitNotMounted, fmt.Errorf("the ckptfs at %s is dead; mount it again", mount))
-	case err != nil:
-		return s, withCode(exitNotMounted, fmt.Errorf("the status of %s cannot be read: %w", mount, err))
+// readDaemonStatus asks the mount itself who serves it. A daemon that is replaced between two reads can leave a mixed
+// text; then it is read again.
+func readDaemonStatus(mount string) (s daemonStatus, err error) {
+	for range 5 {
+		var b []byte
+		b, err = os.ReadFile(filepath.Join(mount, ".ckptfs", "status.json"))
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return s, withCode(exitNotMounted, fmt.Errorf("%s is no ckptfs mount (there is no .ckptfs/status.json)", mount))
+		case errors.Is(err, unix.ENOTCONN):
+			return s, withCode(exitNotMounted, fmt.Errorf("the ckptfs at %s is dead; mount it again", mount))
+		case err != nil:
+			return s, withCode(exitNotMounted, fmt.Errorf("the status of %s cannot be read: %w", mount, err))
+		}
+		s = daemonStatus{}
+		if err = json.Unmarshal(b, &s); err == nil {
+			return s, nil
+		}
 	}
-	if err := json.Unmarshal(b, &s); err != nil {
-		return s, withCode(exitNotMounted, fmt.Errorf("the status of %s cannot be understood: %w", mount, err))
-	}
-	return s, nil
+	return s, withCode(exitNotMounted, fmt.Errorf("the status of %s cannot be understood: %w", mount, err))
 }
 
 // checkKeeper makes sure that a signal would reach the keeper: in another PID namespace the numbers mean nothing.
