@@ -148,6 +148,8 @@ func (c *caller) pathOp(r *request) (int64, []byte, error) {
 		return 0, nil, renameFlags(r.Path, r.To, uint(r.Flags))
 	case "link":
 		return 0, nil, syscall.Link(r.Path, r.To)
+	case "setxattr":
+		return 0, nil, unix.Lsetxattr(r.Path, r.To, r.Data, 0)
 	case "chmod":
 		return 0, nil, syscall.Chmod(r.Path, r.Mode)
 	case "chown":

@@ -31,12 +31,12 @@ func (fs *FS) boundGenerations() {
 	}
 }
 
-// leastRecent gives at most n unleased generations, the least recently used
-// first.
+// leastRecent gives at most n generations, neither leased nor pinned, the least
+// recently used first.
 func (fs *FS) leastRecent(n int) []*index.Generation {
 	var all []*index.Generation
 	_ = fs.eachGeneration(func(g *index.Generation) error {
-		if !fs.leases.held(g.ID) {
+		if !fs.leases.held(g.ID) && !g.Pinned() {
 			all = append(all, g)
 		}
 		return nil

@@ -134,7 +134,7 @@ func (fs *FS) open() (err error) {
 	fs.stage, err = staging.New(staging.Config{
 		Index: fs.idx, RAM: fs.ram, Live: fs.live, Budget: fs.budget, Writers: fs, Log: fs.log,
 		MaxStaging: fs.cfg.MaxStaging, Timeout: fs.cfg.StagingTimeout, AdmissionTimeout: fs.cfg.AdmissionTimeout,
-		MakeRoom: fs.makeRoom, Changed: fs.linksChanged, Now: fs.now,
+		MakeRoom: fs.makeRoom, Evict: fs.evictOf, Changed: fs.linksChanged, Now: fs.now,
 	}, fs.cfg.FreshMount)
 	if err != nil {
 		return err

@@ -38,6 +38,13 @@ func (l *leases) held(id index.ObjectID) bool {
 	return l.gen[id] > 0
 }
 
+// count is how many handles lease the generation as a whole.
+func (l *leases) count(id index.ObjectID) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gen[id]
+}
+
 // all lists the leased generations.
 func (l *leases) all() []index.ObjectID {
 	l.mu.Lock()

@@ -25,26 +25,6 @@ func (fs *FS) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) f
 	return fuse.OK
 }
 
-// GetXAttr implements fuse.RawFileSystem: there are none.
-func (fs *FS) GetXAttr(<-chan struct{}, *fuse.InHeader, string, []byte) (uint32, fuse.Status) {
-	return 0, fuse.ENODATA
-}
-
-// ListXAttr implements fuse.RawFileSystem.
-func (fs *FS) ListXAttr(<-chan struct{}, *fuse.InHeader, []byte) (uint32, fuse.Status) {
-	return 0, fuse.OK
-}
-
-// SetXAttr implements fuse.RawFileSystem.
-func (fs *FS) SetXAttr(<-chan struct{}, *fuse.SetXAttrIn, string, []byte) fuse.Status {
-	return fuse.ENOTSUP
-}
-
-// RemoveXAttr implements fuse.RawFileSystem.
-func (fs *FS) RemoveXAttr(<-chan struct{}, *fuse.InHeader, string) fuse.Status {
-	return fuse.ENOTSUP
-}
-
 // Ioctl implements fuse.RawFileSystem.
 func (fs *FS) Ioctl(<-chan struct{}, *fuse.IoctlIn, []byte, *fuse.IoctlOut, []byte) fuse.Status {
 	return fuse.Status(syscall.ENOTTY)

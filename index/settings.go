@@ -16,6 +16,9 @@ type Settable interface {
 	objectID() ObjectID
 	wanted() *settings
 	removed() bool // the writer's lock is held
+
+	PinnedItself() bool
+	Quota() int64
 }
 
 func (s *settings) wanted() *settings { return s }
@@ -42,13 +45,13 @@ func (x *Index) Pins() int { return int(x.pins.Load()) }
 
 // SetPin pins an object or lets it go. ErrNotExist if it is gone.
 func (x *Index) SetPin(o Settable, pinned bool, op Op) error {
-	return x.set(o, pinned, o.wanted().Quota(), op)
+	return x.set(o, pinned, o.Quota(), op)
 }
 
 // SetQuota bounds the bytes of a model or an identity; 0 lifts the bound.
 // Nothing is evicted by it. ErrNotExist if the object is gone.
 func (x *Index) SetQuota(o Settable, bytes int64, op Op) error {
-	return x.set(o, o.wanted().PinnedItself(), bytes, op)
+	return x.set(o, o.PinnedItself(), bytes, op)
 }
 
 func (x *Index) set(o Settable, pinned bool, quota int64, op Op) error {
@@ -81,8 +84,7 @@ func (x *Index) forget(o Settable) { x.apply(o.wanted(), false, 0) }
 
 // deleteSettings deletes the row of an object, if it has one.
 func deleteSettings(tx *conn, o Settable) error {
-	s := o.wanted()
-	if !s.PinnedItself() && s.Quota() == 0 {
+	if !o.PinnedItself() && o.Quota() == 0 {
 		return nil
 	}
 	_, err := tx.exec("DELETE FROM settings WHERE object = ?", int64(o.objectID()))
@@ -127,11 +129,10 @@ func (c *checker) settings() error {
 			c.found("settings", uint64(id), "its object is not there")
 			return nil
 		}
-		s := o.wanted()
-		if s.PinnedItself() != (row[1].(int64) != 0) || s.Quota() != row[2].(int64) {
+		if o.PinnedItself() != (row[1].(int64) != 0) || o.Quota() != row[2].(int64) {
 			c.found("settings", uint64(id), "the row is not what is in memory")
 		}
-		if s.PinnedItself() {
+		if o.PinnedItself() {
 			pins++
 		}
 		return nil

@@ -17,7 +17,8 @@ import (
 // Accept checks manifest.json: it is called when a writer closes or syncs it.
 // Success makes the plan, links the pages that exist and reserves RAM for the
 // others. EINVAL with the reason in the `error` file; ENOSPC if the bytes can't
-// be had, and then manifest.json is gone too. Repeating it changes nothing.
+// be had, EDQUOT if a quota forbids them: then manifest.json is gone too.
+// Repeating it changes nothing.
 func (d *Draft) Accept(ctx context.Context) error {
 	d.accept.Lock()
 	defer d.accept.Unlock()
@@ -32,7 +33,7 @@ func (d *Draft) Accept(ctx context.Context) error {
 		return nil
 	}
 	d.setError(err.Error())
-	if errors.Is(err, syscall.ENOSPC) {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		err = errors.Join(err, d.RemoveFile(EntryManifest, 0))
 	}
 	return err
@@ -55,6 +56,19 @@ func (d *Draft) tryAccept(ctx context.Context) error {
 	for _, f := range found {
 		state[f.Slot].page = PageRef{f.ID, f.Page}
 	}
+	release := func() {
+		refs := make([]PageRef, 0, len(found))
+		for _, f := range found {
+			refs = append(refs, PageRef{f.ID, f.Page})
+		}
+		d.m.unref(refs)
+	}
+	unclaim, err := d.claimQuota(c, state)
+	if err != nil {
+		release()
+		return err
+	}
+	defer unclaim()
 	var need int64
 	for i := range state {
 		if state[i].page.ID == 0 {
@@ -62,13 +76,6 @@ func (d *Draft) tryAccept(ctx context.Context) error {
 			need += evict.Charge(c.layout.Groups[g].PageBytes)
 			state[i].reserved = true
 		}
-	}
-	release := func() {
-		refs := make([]PageRef, 0, len(found))
-		for _, f := range found {
-			refs = append(refs, PageRef{f.ID, f.Page})
-		}
-		d.m.unref(refs)
 	}
 	if need > 0 {
 		if err := d.m.reserve(ctx, need); err != nil {

@@ -47,6 +47,9 @@ type Config struct {
 
 	// MakeRoom evicts at least so many bytes from the RAM tier if it can.
 	MakeRoom func(ctx context.Context, missingBytes int64)
+	// Evict retires generations of the identities, the coldest first, until
+	// enough says that it is or nothing is left that may go.
+	Evict func(identities []*index.Identity, enough func() bool)
 	// Changed is told, with no lock held, whenever the link counts of pages
 	// have changed. It returns when no process sees the old ones.
 	Changed func(ids []pages.ID)
@@ -64,6 +67,7 @@ type Manager struct {
 	ram     *pages.RAM
 	dir     string
 	writers Writers
+	quotas  quotas
 	done    map[index.Op]bool // operations that the journals say were done
 
 	mu struct {

@@ -1,0 +1,176 @@
+package fusefs
+
+import (
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// attributeNames are the extended attributes, without their prefix.
+var attributeNames = []string{
+	"state", "tier", "tokens", "kind", "key", "published", "superseded_by", "leases", "bytes", // generations and pages
+	"pin", "quota",
+}
+
+func isAttribute(name string) bool { return slices.Contains(attributeNames, name) }
+
+// attribute gives the value of an extended attribute of a node. ENODATA if it
+// has none.
+func (fs *FS) attribute(n nodeID, name string) (string, error) {
+	switch {
+	case !isAttribute(name):
+		return "", syscall.ENODATA
+	case name == "pin" || name == "quota":
+		return fs.setting(n, name)
+	case n.kind() == kindGeneration:
+		if g := fs.idx.GenerationByID(n.generation()); g != nil {
+			return fs.generationAttribute(g, name)
+		}
+	case n.kind() == kindPage:
+		if p, err := fs.idx.Page(n.page()); err == nil && p.Links() > 0 {
+			return fs.pageAttribute(p, name)
+		}
+	}
+	return "", syscall.ENODATA
+}
+
+func (fs *FS) setting(n nodeID, name string) (string, error) {
+	o, _, err := fs.settable(n)
+	if err != nil {
+		return "", syscall.ENODATA
+	}
+	switch q := o.Quota(); {
+	case name == "pin" && o.PinnedItself():
+		return "1", nil
+	case name == "quota" && q > 0:
+		return strconv.FormatInt(q, 10), nil
+	}
+	return "", syscall.ENODATA
+}
+
+func (fs *FS) generationAttribute(g *index.Generation, name string) (string, error) {
+	switch name {
+	case "tier":
+		return fs.generationTier(g)
+	case "key":
+		return g.Digest.Hex(), nil
+	case "leases":
+		return fs.generationLeases(g)
+	case "bytes":
+		return strconv.FormatInt(g.PageBytes, 10), nil
+	}
+	return fs.lineage(g, name)
+}
+
+// lineage is what a page shares with the generation that keeps it.
+func (fs *FS) lineage(g *index.Generation, name string) (string, error) {
+	switch name {
+	case "state":
+		return g.State().String(), nil
+	case "tokens":
+		return strconv.Itoa(g.NumTokens), nil
+	case "kind":
+		return string(g.Kind), nil
+	case "published":
+		return time.Unix(0, g.Published).UTC().Format(time.RFC3339Nano), nil
+	case "superseded_by":
+		if by := fs.idx.GenerationByID(g.SupersededBy()); by != nil {
+			return by.Name, nil
+		}
+	}
+	return "", syscall.ENODATA
+}
+
+func (fs *FS) pageAttribute(p *index.Page, name string) (string, error) {
+	switch name {
+	case "tier":
+		return tierName(fs.tiersOf(p))
+	case "key":
+		return index.Digest(p.Key).Hex(), nil
+	case "leases":
+		return strconv.Itoa(len(fs.handles.of(pageNode(p.ID)))), nil
+	case "bytes":
+		return strconv.FormatInt(p.Bytes, 10), nil
+	}
+	gs, err := fs.idx.Linking(p.ID)
+	if err != nil || len(gs) == 0 {
+		return "", err
+	}
+	return fs.lineage(keeper(gs), name)
+}
+
+// keeper is the generation for whose sake a page is kept: a current one, the
+// latest of them. A page is superseded when no current generation needs it.
+func keeper(gs []*index.Generation) *index.Generation {
+	return slices.MaxFunc(gs, func(a, b *index.Generation) int {
+		if x, y := a.State() != index.Superseded, b.State() != index.Superseded; x != y {
+			if x {
+				return 1
+			}
+			return -1
+		}
+		return int(min(max(a.Published-b.Published, -1), 1))
+	})
+}
+
+// tiersOf tells which tiers have a copy of the page.
+func (fs *FS) tiersOf(p *index.Page) (ram, disk bool) {
+	_, err := fs.ram.Stat(p.ID)
+	return err == nil, p.Disk() > 0
+}
+
+func tierName(ram, disk bool) (string, error) {
+	switch {
+	case ram && disk:
+		return "both", nil
+	case disk:
+		return "disk", nil
+	case ram:
+		return "ram", nil
+	}
+	return "", syscall.ENODATA
+}
+
+// generationTier tells which tiers have any of the generation's pages.
+func (fs *FS) generationTier(g *index.Generation) (string, error) {
+	c, err := fs.idx.Contents(g)
+	if err != nil {
+		return "", err
+	}
+	var ram, disk bool
+	for _, id := range c.Pages {
+		p, err := fs.idx.Page(id)
+		if err != nil {
+			return "", err
+		}
+		r, d := fs.tiersOf(p)
+		if ram, disk = ram || r, disk || d; ram && disk {
+			break
+		}
+	}
+	return tierName(ram, disk)
+}
+
+// generationLeases counts the open handles that keep a generation's pages from
+// being evicted: those on the whole, and those on single pages.
+func (fs *FS) generationLeases(g *index.Generation) (string, error) {
+	c, err := fs.idx.Contents(g)
+	if err != nil {
+		return "", err
+	}
+	its := make(map[pages.ID]bool, len(c.Pages))
+	for _, id := range c.Pages {
+		its[id] = true
+	}
+	n := fs.leases.count(g.ID)
+	fs.handles.each(func(h *handle) {
+		if h.node.kind() == kindPage && its[h.node.page()] {
+			n++
+		}
+	})
+	return strconv.Itoa(n), nil
+}
