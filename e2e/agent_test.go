@@ -171,10 +171,15 @@ func (a *agent) end() {
 	a.finish()
 }
 
+// finish waits until the process is gone. One that waits for an answer which
+// never comes cannot even be killed before its mount is aborted.
+
 func (a *agent) finish() {
 	if !a.gone {
 		a.gone = true
 		a.in.Close()
+		timer := time.AfterFunc(2*patience, abortMounts)
+		defer timer.Stop()
 		a.cmd.Wait()
 		a.out.Close()
 	}

@@ -223,6 +223,7 @@ func (m *mount) giveUp() {
 	for _, pid := range m.processes() {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
+	abortMounts()
 	m.t.Errorf("ckptfs mount did not stop within %v of SIGTERM; log:\n%s", patience, tail(m.log()))
 }
 

@@ -81,6 +81,14 @@ func mountsBelow(dir string) []string {
 	return points
 }
 
+// abortMounts ends the connections of all mounts of this program, so that every
+// call that hangs in one comes back.
+func abortMounts() {
+	for _, p := range mountsBelow(suite.dir) {
+		unix.Unmount(p, unix.MNT_FORCE)
+	}
+}
+
 func (m *mount) mounts() []string { return mountsBelow(m.dir) }
 
 // processes returns the pids of the living processes of the mount.
