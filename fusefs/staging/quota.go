@@ -126,7 +126,7 @@ func (m *Manager) boundBytes(b bound) (int64, error) {
 // addPending collects the pages of a staging that no generation links.
 func (m *Manager) addPending(pending map[pages.Key]int64, c *content, slots []slot) {
 	for i := range slots {
-		if m.linked(slots[i].page) {
+		if m.published(slots[i].page) {
 			continue
 		}
 		_, g, _ := c.layout.At(i)
@@ -134,8 +134,8 @@ func (m *Manager) addPending(pending map[pages.Key]int64, c *content, slots []sl
 	}
 }
 
-// linked reports whether a published generation has the page.
-func (m *Manager) linked(ref PageRef) bool {
+// published reports whether a published generation has the page.
+func (m *Manager) published(ref PageRef) bool {
 	if ref.ID == 0 || ref.Staged() {
 		return false
 	}
