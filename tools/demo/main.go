@@ -54,6 +54,9 @@ func main() {
 	if err == nil {
 		fmt.Println("\nAll right: every byte was compared, and nothing is left behind.")
 	}
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
 	os.Exit(exitCode(err))
 }
 
@@ -72,9 +75,6 @@ func run(ctx context.Context, o options) (err error) {
 	table := newTable(os.Stdout)
 	for _, s := range d.steps() {
 		r, err := s.run(ctx)
-		if ctx.Err() != nil {
-			return errors.New("interrupted")
-		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -90,6 +90,6 @@ func exitCode(err error) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "demo: WRONG: %v\n", err)
+	fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
 	return 1
 }

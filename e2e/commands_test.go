@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// cli is the outcome of a ckptfs command.
+type cli struct {
+	code        int
+	out, errOut string
+}
+
+// ckptfs runs the binary under test with a command that ends by itself.
+func ckptfs(t testing.TB, args ...string) cli {
+	t.Helper()
+	cmd := exec.Command(suite.binary, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cli{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+// want fails the test unless the command ended with code and said all of the words on standard error.
+func (c cli) want(t testing.TB, code int, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(c.errOut, word) {
+			t.Errorf("standard error does not say %q", word)
+			code = -1
+		}
+	}
+	if c.code != code {
+		t.Fatalf("exit code %d, want %d; stdout %q, stderr %q", c.code, code, c.out, c.errOut)
+	}
+}
+
+// layOut writes a generation as `ckptfs put` takes it, with the identity document beside it.
+func layOut(t testing.TB, g generation) (dir, identityFile string) {
+	t.Helper()
+	base := t.TempDir()
+	dir, identityFile = filepath.Join(base, "generation"), filepath.Join(base, "identity.json")
+	must(t, os.Mkdir(dir, 0o755))
+	must(t, os.WriteFile(identityFile, canonical(g.ID.Doc), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "manifest.json"), canonical(g.manifest()), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "tokens"), tokenFile(t, g.Tokens), 0o644))
+	for _, p := range g.pages() {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, p.path)), 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, p.path), pageBytes(p, 0), 0o644))
+	}
+	return dir, identityFile
+}
+
+func tokenFile(t testing.TB, tokens []uint32) []byte {
+	b, err := binary.Append(nil, binary.LittleEndian, tokens)
+	must(t, err)
+	return b
+}
+
+func TestPutGetFind(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		g := smallGeneration(newIdentity("put", 2), conversation(1, 1000))
+		dir, identityFile := layOut(t, g)
+		ident := filepath.Join(m.path, "org--model", g.ID.dir())
+
+		put := ckptfs(t, "put", "--identity", identityFile, filepath.Join(m.path, "org--model"), dir)
+		put.want(t, 0, "12 pages written", " 0 shared")
+		if put.out != g.name()+"\n" {
+			t.Errorf("put printed %q, want the name %s", put.out, g.name())
+		}
+		must(t, checkGeneration(filepath.Join(ident, g.name()), g))
+		ckptfs(t, "put", ident, dir).want(t, 0, "was published already", " 0 pages written", "12 shared")
+
+		longer := filepath.Join(t.TempDir(), "tokens")
+		must(t, os.WriteFile(longer, tokenFile(t, conversation(1, 1100)), 0o644))
+		find := ckptfs(t, "find", "--json", "--tokens", longer, ident)
+		find.want(t, 0)
+		var reply struct {
+			Generation string `json:"generation"`
+		}
+		must(t, json.Unmarshal([]byte(find.out), &reply))
+		if reply.Generation != g.name() {
+			t.Errorf("find answered %s", find.out)
+		}
+		ckptfs(t, "find", "--max-tokens", "999", "--tokens", longer, ident).want(t, 10, "max_tokens")
+
+		copied := filepath.Join(t.TempDir(), "copy")
+		ckptfs(t, "get", "--tokens", longer, ident, copied).want(t, 0, "12 pages")
+		must(t, checkGeneration(copied, g))
+
+		// What get wrote can be put again, without the tokens.
+		must(t, exec.Command("rm", "-r", filepath.Join(ident, g.name())).Run())
+		ckptfs(t, "get", "--tokens", longer, ident, copied).want(t, 10, "deleted")
+		ckptfs(t, "put", "-q", ident, copied).want(t, 0)
+		must(t, checkGeneration(filepath.Join(ident, g.name()), g))
+		if left := names(t, filepath.Join(ident, ".staging")); len(left) > 0 {
+			t.Errorf("put leaves stagings behind: %q", left)
+		}
+	})
+}
+
+// TestPutByRanks lets one process per rank store a generation, which all begin at once.
+func TestPutByRanks(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		const world = 4
+		id := newIdentity("ranks", world)
+		ident := m.addIdentity(t, "model", id)
+		g := smallGeneration(id, conversation(2, 1500))
+		dir, _ := layOut(t, g)
+		puts := make([]cli, world)
+		var wg sync.WaitGroup
+		for rank := range puts {
+			wg.Go(func() { puts[rank] = ckptfs(t, "put", "--rank", strconv.Itoa(rank), "--wait", "60s", ident, dir) })
+		}
+		wg.Wait()
+		published := 0
+		for _, put := range puts {
+			put.want(t, 0, "8 pages written")
+			if strings.HasPrefix(put.errOut, "published: ") {
+				published++
+			}
+		}
+		if published != 1 {
+			t.Errorf("%d ranks say that they published: %v", published, puts)
+		}
+		must(t, checkGeneration(filepath.Join(ident, g.name()), g))
+	})
+}
+
+func TestPutRefused(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		g := smallGeneration(newIdentity("refused", 1), conversation(3, 300))
+		ident := m.addIdentity(t, "model", g.ID)
+		g.Kind = "promise"
+		dir, _ := layOut(t, g)
+		ckptfs(t, "put", ident, dir).want(t, 11, "manifest", "promise")
+		if left := names(t, filepath.Join(ident, ".staging")); len(left) > 0 {
+			t.Errorf("a refused put leaves stagings behind: %q", left)
+		}
+	})
+}
+
+func TestStatusCommand(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		table := ckptfs(t, "status", m.path)
+		table.want(t, 0)
+		if !strings.HasPrefix(table.out, "mount ") || !strings.Contains(table.out, m.path) {
+			t.Errorf("status printed\n%s", table.out)
+		}
+		asJSON := ckptfs(t, "status", "--json", m.path)
+		asJSON.want(t, 0)
+		var s status
+		must(t, json.Unmarshal([]byte(asJSON.out), &s))
+		if s.KeeperPID != m.cmd.Process.Pid {
+			t.Errorf("keeper_pid is %d, want %d", s.KeeperPID, m.cmd.Process.Pid)
+		}
+		ckptfs(t, "status", t.TempDir()).want(t, 9, "no ckptfs")
+	})
+}
