@@ -181,8 +181,6 @@ func replacePages(ids []pages.ID, replaced map[pages.ID]pages.ID) []pages.ID {
 	return final
 }
 
-const insertPage = "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)"
-
 // storeLinks inserts the new pages that are not replaced, and counts a link of
 // every page for each slot that it has in final. It returns the inserted rows,
 // the links that the others have now, and the bytes of those that had none before.
@@ -195,8 +193,7 @@ func storeLinks(tx *conn, added []NewPage, replaced map[pages.ID]pages.ID, final
 			continue
 		}
 		r := PageRow{ID: a.ID, Key: a.Key, Bytes: a.Bytes, Links: links[a.ID], Attr: a.Attr}
-		_, err := tx.exec(insertPage, append([]driver.Value{int64(r.ID), r.Key[:], r.Bytes, int64(r.Links)}, r.Attr.values()...)...)
-		if err != nil {
+		if err := insertPage(tx, &r); err != nil {
 			return nil, nil, 0, err
 		}
 		inserted = append(inserted, r)
@@ -223,6 +220,13 @@ func storeLinks(tx *conn, added []NewPage, replaced map[pages.ID]pages.ID, final
 		}
 	}
 	return inserted, linked, gained, nil
+}
+
+// insertPage inserts a row that is not on disk yet.
+func insertPage(tx *conn, r *PageRow) error {
+	_, err := tx.exec("INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
+		append([]driver.Value{int64(r.ID), r.Key[:], r.Bytes, int64(r.Links)}, r.Attr.values()...)...)
+	return err
 }
 
 // countLinks counts in how many slots each page is.

@@ -87,7 +87,8 @@ type Index struct {
 }
 
 // Open opens the index at path, making an empty one if there is none. An error
-// that is ErrCorrupt means that the file, which was not changed, is of no use.
+// that is ErrCorrupt means that the database, in which nothing was changed, is
+// of no use.
 // One process opens an index at a time; the caller sees to that.
 func Open(path string, opt Option) (*Index, error) {
 	opt.setDefaults()

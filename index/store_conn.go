@@ -62,6 +62,9 @@ func (c *conn) prepare(text string) (stmt, error) {
 	if s, ok := c.stmts[text]; ok {
 		return s, nil
 	}
+	if c.stmts == nil {
+		return nil, ErrClosed
+	}
 	prepared, err := c.driver.Prepare(text)
 	if err != nil {
 		return nil, wrapSQLite(err)

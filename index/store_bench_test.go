@@ -1,0 +1,307 @@
+package index
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+
+	"ckptfs/pages"
+)
+
+const (
+	benchTokens = 200_000
+	manyGens    = 65_536
+	fewGens     = 1_000
+)
+
+// benchPublication plans a generation of 224 pages: 4 ranks, each with 40
+// attention pages, 15 recurrent ones and an auxiliary one.
+func benchPublication(b *testing.B, x *Index, i *Identity, tokens []byte) *Publication {
+	b.Helper()
+	n := len(tokens) / tokenBytes
+	var positions, groups strings.Builder
+	for p := range 40 {
+		fmt.Fprintf(&positions, ",%d", p)
+	}
+	for g := range 15 {
+		fmt.Fprintf(&groups, `,{"name":"target.recurrent.%d","role":"recurrent","page_bytes":4096,"positions":[39]}`, g)
+	}
+	m := must(ParseManifest(fmt.Appendf(nil, `{"schema_version":2,"kind":"prompt","request":"r","num_tokens":%d,"draft_prefix_len":0,"page_groups":[
+		{"name":"target.attention.0","role":"attention","page_tokens":1024,"page_bytes":4096,"positions":[%s]},
+		{"name":"auxiliary","role":"auxiliary","page_bytes":4096,"positions":[0]}%s]}`, n, positions.String()[1:], groups.String())))
+	doc := i.Document()
+	d := must(m.Derive(doc.Digest, 4, tokens))
+	c := &Contents{Manifest: must(m.PublishedJSON(doc.Digest, 4, d)), Layout: m.Layout(4)}
+	p := &Publication{ID: x.NextID(), Identity: i, Manifest: m, Derived: d, Contents: c, Published: 1}
+	there := must(x.PagesByKey(d.Keys))
+	for slot, k := range d.Keys {
+		if there[slot] != nil {
+			c.Pages = append(c.Pages, there[slot].ID)
+			continue
+		}
+		id := pages.ID(x.NextID())
+		c.Pages = append(c.Pages, id)
+		p.NewPages = append(p.NewPages, NewPage{ID: id, Key: k, Bytes: 4096})
+	}
+	return p
+}
+
+// hashed returns a digest that looks like any other.
+func hashed(n int, what string) [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%s %d", what, n))
+}
+
+// fill publishes n generations of one identity with 15 or 16 new pages each
+// and 64 in all, without the work of Derive. ends, if not nil, says where some
+// of them end; the others end anywhere.
+func fill(b *testing.B, x *Index, i *Identity, n int, ends func(int) (ending, bool)) {
+	b.Helper()
+	p := benchPublication(b, x, i, repeated(40_239, 1))
+	manifest := x.zstd.encode(p.Contents.Manifest)
+	var recent []pages.ID
+	for first := 0; first < n; first += 1024 {
+		var gs []*Generation
+		var rows []PageRow
+		err := x.update("filling", 0, func(tx *conn) error {
+			for k := first; k < min(first+1024, n); k++ {
+				p.ID = x.NextID()
+				g := newGeneration(p)
+				g.seq = x.nextSeq + int64(k-first)
+				g.Digest = hashed(k, "generation")
+				g.Prefix.Root, g.Prefix.Digest = hashed(k, "root"), hashed(k, "prefix")
+				if e, ok := endAt(ends, k); ok {
+					g.NumTokens, g.Prefix, g.TailHash = e.tokens, e.prefix, e.tail
+				}
+				g.Name = GenerationName(g.NumTokens, g.Kind, g.Digest)
+				g.PageCount = 64
+				added := make([]NewPage, 15+k%4/3)
+				for n := range added {
+					id := pages.ID(x.NextID())
+					added[n] = NewPage{ID: id, Key: hashed(int(id), "page"), Bytes: 4096}
+					recent = append(recent, id)
+				}
+				recent = recent[max(0, len(recent)-64):]
+				inserted, _, _, err := storeLinks(tx, added, nil, recent)
+				if err != nil {
+					return err
+				}
+				rows, gs = append(rows, inserted...), append(gs, g)
+				if _, err := tx.exec(insertGeneration, g.values()...); err != nil {
+					return err
+				}
+				if _, err := tx.exec("INSERT INTO contents VALUES (?, ?, ?, ?)", int64(g.ID), manifest, encodePageList(recent), []byte{}); err != nil {
+					return err
+				}
+			}
+			return storeKeys(tx, rows, nil)
+		}, func() {
+			x.nextSeq += int64(len(gs))
+			x.keys.add(rows)
+			for _, g := range gs {
+				x.addGeneration(g)
+			}
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func endAt(ends func(int) (ending, bool), k int) (ending, bool) {
+	if ends == nil {
+		return ending{}, false
+	}
+	return ends(k)
+}
+
+// BenchmarkStore measures on a store of few generations, and then on one of
+// many with a million pages, which it builds once.
+func BenchmarkStore(b *testing.B) {
+	for _, n := range []int{fewGens, manyGens} {
+		b.Run(fmt.Sprintf("generations=%d", n), func(b *testing.B) {
+			if n > fewGens && testing.Short() {
+				b.Skip("builds a large index")
+			}
+			path := filepath.Join(b.TempDir(), "index.db")
+			x := must(Open(path, Options{}))
+			i := newIdentity(b, x, "")
+			chain := must(NewChain(i.Document().Digest, repeated(benchTokens, 5), nil))
+			fill(b, x, i, n, func(k int) (ending, bool) { return benchEnding(chain, k) })
+			b.Run("find", func(b *testing.B) { benchFind(b, x, i, chain) })
+			b.Run("publish", func(b *testing.B) { benchPublish(b, x, i) })
+			b.Run("plan", func(b *testing.B) { benchPlan(b, x, i) })
+			b.Run("retire", func(b *testing.B) { benchRetire(b, x, i) })
+			if err := x.Close(); err != nil {
+				b.Fatal(err)
+			}
+			x, i = nil, nil
+			b.Run("open", func(b *testing.B) { benchOpen(b, path) })
+		})
+	}
+}
+
+// benchEnding has a conversation end near its beginning, at 300 hash units of
+// its middle, and near its end; a quarter of all others end in one of its hash
+// units with other tokens.
+func benchEnding(chain *Chain, k int) (ending, bool) {
+	end := func(tokens int) ending {
+		p := chain.Prefix(tokens)
+		tail := chain.Tail(p.StartTokens / HashUnit)[:(tokens-p.StartTokens)*tokenBytes]
+		return ending{tokens, p, TailHash(tail), true}
+	}
+	switch {
+	case k < 300:
+		return end(50_000 + HashUnit*k), true
+	case k == 300:
+		return end(benchTokens - 1000), true
+	case k == 301:
+		return end(100), true
+	case k%4 == 0:
+		e := end(min(benchTokens-1000, 1+k%7*33_000+k%200))
+		e.prefix.Digest = hashed(k, "prefix")
+		e.tail = binary.LittleEndian.Uint64(e.prefix.Digest[:])
+		return e, true
+	}
+	return ending{}, false
+}
+
+func benchFind(b *testing.B, x *Index, i *Identity, chain *Chain) {
+	tokens := chain.tokens
+	for _, c := range []struct {
+		name string
+		req  FindRequest
+		want int
+	}{
+		{"near the end", FindRequest{NumTokens: benchTokens, Tokens: tokens}, benchTokens - 1000},
+		{"near the start", FindRequest{NumTokens: 40_000, Tokens: tokens[:40_000*tokenBytes]}, 100},
+		{"miss", FindRequest{NumTokens: benchTokens, Tokens: repeated(benchTokens, 6)}, 0},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				g := must(x.Find(i, &c.req, nil)).Generation
+				if c.want == 0 && g != nil || c.want > 0 && g.NumTokens != c.want {
+					b.Fatal(g)
+				}
+			}
+		})
+	}
+	b.Run("probe", func(b *testing.B) { // what is left of "near the start" without hashing the tokens
+		for b.Loop() {
+			i.longestPublished(chain, 40_000, 1<<62)
+		}
+	})
+}
+
+// checkpoint does what the daemon does every few seconds.
+func checkpoint(b *testing.B, x *Index) {
+	if err := x.Checkpoint(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// benchPublish publishes generations of 224 pages: all of them new, or 64.
+func benchPublish(b *testing.B, x *Index, i *Identity) {
+	k := 0
+	for _, shared := range []int{0, 40 * 1024} {
+		b.Run(fmt.Sprintf("new pages=%d", 224-4*shared/1024), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				k++
+				tokens := append(repeated(shared, 7), repeated(41*1024-shared, uint32(1000*k))...)
+				p := benchPublication(b, x, i, tokens)
+				if k%64 == 0 {
+					checkpoint(b, x)
+				}
+				b.StartTimer()
+				if _, _, err := x.Publish(p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// benchPlan finds the pages of a plan of 224, none of which is there, or all,
+// but not in memory.
+func benchPlan(b *testing.B, x *Index, i *Identity) {
+	p := benchPublication(b, x, i, repeated(41*1024, 3))
+	for _, there := range []bool{false, true} {
+		if there {
+			if _, _, err := x.Publish(p); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(fmt.Sprintf("there=%v", there), func(b *testing.B) {
+			for b.Loop() {
+				x.pages = newPageCache(1)
+				must(x.PagesByKey(p.Derived.Keys))
+			}
+		})
+	}
+}
+
+// benchRetire retires generations of 224 pages of their own.
+func benchRetire(b *testing.B, x *Index, i *Identity) {
+	k := 0
+	for b.Loop() {
+		b.StopTimer()
+		k++
+		g, _, err := x.Publish(benchPublication(b, x, i, repeated(40_239, uint32(1000*k))))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		if _, err := x.Retire([]*Generation{g}, "benchmark", 1, 0, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func benchOpen(b *testing.B, path string) {
+	st, err := os.Stat(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	debug.FreeOSMemory()
+	heap, resident := heapBytes(), residentMiB()
+	var x *Index
+	for b.Loop() {
+		b.StopTimer()
+		if x != nil {
+			x.Close()
+			x = nil
+			debug.FreeOSMemory()
+		}
+		b.StartTimer()
+		x = must(Open(path, Options{}))
+	}
+	b.ReportMetric(residentMiB()-resident, "resident-MiB")
+	b.ReportMetric(float64(heapBytes()-heap)/(1<<20), "heap-MiB")
+	b.ReportMetric(float64(len(x.keys.ids)), "pages")
+	b.ReportMetric(float64(st.Size())/(1<<20), "file-MiB")
+	x.Close()
+}
+
+func heapBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// residentMiB returns the resident size of the process.
+func residentMiB() float64 {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.Fields(string(b))[1])
+	return float64(n) * float64(os.Getpagesize()) / (1 << 20)
+}
