@@ -12,7 +12,7 @@ import (
 )
 
 // othersWithin bounds how long a rank waits for the others.
-const othersWithin = time.Minute
+const othersWithin = 2 * time.Minute
 
 // store is a rank that stores its part of a generation.
 type store struct {
