@@ -160,7 +160,7 @@ func (fs *FS) treeAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 		return 0, err
 	}
 	if t.draft != nil {
-		return 0, fs.draftAttr(n, t, out)
+		return fs.draftAttr(n, t, out)
 	}
 	a, ok := fs.idx.SubAttr(t.gen, n.sub())
 	if !ok || n.sub() == 0 {
@@ -177,21 +177,21 @@ func (fs *FS) treeAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 	return forever, nil
 }
 
-func (fs *FS) draftAttr(n nodeID, t tree, out *fuse.Attr) error {
+func (fs *FS) draftAttr(n nodeID, t tree, out *fuse.Attr) (time.Duration, error) {
 	d := t.draft
 	a := d.Attr(n.sub())
 	if n.isDir() {
 		if !d.Exists(n.place()) {
-			return syscall.ENOENT
+			return 0, syscall.ENOENT
 		}
 		setDir(out, a, 2)
-		return nil
+		return draftDirAttrTTL(d, n), nil
 	}
 	switch n.kind() {
 	case kindManifest, kindTokens:
 		st, err := os.Stat(d.FilePath(fileType(n.kind())))
 		if err != nil {
-			return syscall.ENOENT
+			return 0, syscall.ENOENT
 		}
 		if d.Ghost() {
 			a.Mode = 0o444
@@ -201,13 +201,13 @@ func (fs *FS) draftAttr(n nodeID, t tree, out *fuse.Attr) error {
 	case kindPlan:
 		b, err := d.PlanJSON()
 		if err != nil {
-			return err
+			return 0, err
 		}
 		setFile(out, withMode(d.Attr(0), 0o444), int64(len(b)))
 	case kindError:
 		setFile(out, withMode(d.Attr(0), 0o444), int64(len(d.ErrorText())+1))
 	}
-	return nil
+	return 0, nil
 }
 
 // GetAttr implements fuse.RawFileSystem.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -25,17 +26,23 @@ func (fs *FS) create(in *fuse.CreateIn, name string, out *fuse.CreateOut) error 
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if !fs.doneBefore(&in.InHeader) {
-		f, n, err := fs.makeFile(in, dir, name)
-		if err == nil {
-			return fs.opened(in, dir, name, n, f, out)
-		}
-		if !errorIs(err, syscall.EEXIST) || in.Flags&syscall.O_EXCL != 0 {
-			return err
+	if fs.doneBefore(&in.InHeader) {
+		// Made by this very request before the daemon was replaced.
+		if n, ok := fs.lookupMade(dir, name); ok {
+			if err := fs.entryOut(n, 0, &out.EntryOut); err != nil {
+				return err
+			}
+			return fs.openMadeBefore(in, n, &out.OpenOut)
 		}
 	}
-	// It is there: made by another process in this instant, or by this very
-	// request before the daemon was replaced.
+	f, n, err := fs.makeFile(in, dir, name)
+	if err == nil {
+		return fs.opened(in, dir, name, n, f, out)
+	}
+	if !errorIs(err, syscall.EEXIST) || in.Flags&syscall.O_EXCL != 0 {
+		return err
+	}
+	// Another process has made it in this instant.
 	n, ttl, err := fs.lookup(dir, name)
 	if err != nil {
 		return err
@@ -46,10 +53,42 @@ func (fs *FS) create(in *fuse.CreateIn, name string, out *fuse.CreateOut) error 
 	return fs.open1(&in.InHeader, n, in.Flags, &out.OpenOut)
 }
 
+// openMadeBefore opens a file for the request that made it. It may well have its
+// writer's handle already: that is this request's own.
+func (fs *FS) openMadeBefore(in *fuse.CreateIn, n nodeID, out *fuse.OpenOut) error {
+	h, err := fs.openHandle(&in.InHeader, n, in.Flags, 0)
+	if err != nil {
+		return err
+	}
+	if n.kind() == kindPage {
+		return fs.startIO(h, false, out)
+	}
+	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_DIRECT_IO
+	return nil
+}
+
+// lookupMade finds a file that a request made, a page included that nobody has
+// opened since.
+func (fs *FS) lookupMade(dir nodeID, name string) (nodeID, bool) {
+	if !dir.inGeneration() {
+		n, _, err := fs.lookup(dir, name)
+		return n, err == nil
+	}
+	d, ok := fs.stage.ByID(dir.generation())
+	if !ok {
+		return 0, false
+	}
+	e, err := d.LookupAny(dir.place(), name)
+	if err != nil {
+		return 0, false
+	}
+	return draftEntryNode(d.ID, e), true
+}
+
 // makeFile makes a file where the tree has a place for it.
 func (fs *FS) makeFile(in *fuse.CreateIn, dir nodeID, name string) (*os.File, nodeID, error) {
 	op, _ := opOf(&in.InHeader)
-	o := staging.Owner{UID: in.Uid, GID: in.Gid, Mode: in.Mode & 0o777}
+	o := staging.Owner{UID: in.Uid, GID: in.Gid, Mode: in.Mode & 0o777, TID: in.Pid}
 	switch dir.kind() {
 	case kindIdentity:
 		return fs.makeDocument(dir, name)
@@ -82,7 +121,10 @@ func (fs *FS) makeFile(in *fuse.CreateIn, dir nodeID, name string) (*os.File, no
 	case dir.kind() == kindGroup || dir.kind() == kindProvisional:
 		id, f, err = t.draft.CreatePage(context.Background(), dir.place(), name, o, op)
 		if err == nil {
+			t.draft.Worked(in.Pid)
 			fs.count.pagesWritten.Add(1)
+		} else if errorIs(err, syscall.EEXIST) {
+			t.draft.Worked(in.Pid)
 		}
 	default:
 		err = syscall.EPERM
@@ -97,6 +139,12 @@ func (fs *FS) makeFile(in *fuse.CreateIn, dir nodeID, name string) (*os.File, no
 func (fs *FS) logRefusal(what string, d *staging.Draft, name string, err error) {
 	fs.log.Debug("refused", "what", what, "staging", d.Name(), "name", name, "reason", err)
 }
+
+// createdTTL is how long the kernel may keep the attributes of a page that has
+// just been made. Everything that changes them before the page is complete (the
+// first write, a truncation) has the kernel forget or replace them; without it
+// the kernel asks for them once more within the same open(2).
+const createdTTL = time.Second
 
 // opened gives a handle on a file that has just been made.
 func (fs *FS) opened(in *fuse.CreateIn, dir nodeID, name string, n nodeID, f *os.File, out *fuse.CreateOut) error {
@@ -115,6 +163,7 @@ func (fs *FS) opened(in *fuse.CreateIn, dir nodeID, name string, n nodeID, f *os
 		out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_DIRECT_IO
 		return nil
 	}
+	out.SetAttrTimeout(createdTTL)
 	if err := fs.startIO(h, false, &out.OpenOut); err != nil {
 		f.Close()
 		return err

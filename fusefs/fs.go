@@ -140,6 +140,9 @@ func (fs *FS) open() (err error) {
 		return err
 	}
 	fs.handles.recovered(fs.adopt)
+	if err := fs.openTombstones(); err != nil {
+		return fmt.Errorf("RAM tier: %w", err)
+	}
 	return fs.adoptPages()
 }
 

@@ -75,6 +75,9 @@ func (fs *FS) lease(h *handle, pageBytes int64) bool {
 		if d, ok := fs.stage.Maker(n.page()); ok {
 			d.Hold()
 			h.lease.draft = d
+			if h.writes() {
+				d.Writes(h.rec.pid, +1)
+			}
 		}
 	case n.inGeneration():
 		if d, ok := fs.stage.ByID(n.generation()); ok {
@@ -94,6 +97,9 @@ func (fs *FS) unlease(h *handle) {
 		fs.live.Close(h.lease.page)
 	}
 	if h.lease.draft != nil {
+		if h.lease.page != 0 && h.writes() {
+			h.lease.draft.Writes(h.rec.pid, -1)
+		}
 		h.lease.draft.Unhold()
 	}
 	if h.lease.gen != 0 {

@@ -14,18 +14,9 @@ import (
 func (fs *FS) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	dir := nodeID(h.NodeId)
 	n, ttl, err := fs.lookup(dir, name)
-	switch {
-	case dir.inGeneration():
-		if d, ok := fs.stage.ByID(dir.generation()); ok {
-			d.Worked(h.Pid)
-		}
-	case dir.kind() == kindStagingDir && errorIs(err, syscall.ENOENT):
+	if dir.kind() == kindStagingDir && errorIs(err, syscall.ENOENT) {
 		if t := fs.tombs.find(dir.object(), name, h.Pid, fs.now()); t != nil {
 			n, ttl, err = makeNode(kindTombstone, t.gen), 0, nil
-		}
-	case dir.kind() == kindStagingDir && err == nil:
-		if d, ok := fs.stage.ByID(n.generation()); ok {
-			d.Worked(h.Pid)
 		}
 	}
 	if err == nil {

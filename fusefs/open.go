@@ -243,6 +243,9 @@ func (fs *FS) adoptPageHandle(h *handle, id pages.ID) {
 	if d, ok := fs.stage.Maker(id); ok {
 		d.Hold()
 		h.lease.draft = d
+		if h.writes() {
+			d.Writes(h.rec.pid, +1)
+		}
 	}
 	h.lease.page = id
 	if p, err := fs.idx.Page(id); err == nil {

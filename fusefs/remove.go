@@ -243,5 +243,11 @@ func (fs *FS) removeIdentity(i *index.Identity, op index.Op) error {
 			fs.notify.entry(parent, name)
 		}
 	}
-	return fs.idx.RemoveIdentity(i, op)
+	if err := fs.idx.RemoveIdentity(i, op); err != nil {
+		return err
+	}
+	a := i.Model.Attr()
+	a.Mtime = fs.now().UnixNano()
+	_ = fs.idx.SetModelAttr(i.Model, a) // of no consequence beyond an mtime
+	return nil
 }

@@ -70,6 +70,7 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 		fs.logRefusal("publish", d, newName, err)
 		return err
 	}
+	fs.notify.attributesOf(draftDirs(d)...)
 	fs.bury(d, oldName, g, in.Pid)
 	fs.published(g)
 	return nil

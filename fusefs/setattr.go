@@ -112,7 +112,11 @@ func (fs *FS) setDraftAttr(n nodeID, d *staging.Draft, in *fuse.SetAttrIn) error
 			return err
 		}
 	}
-	return d.SetAttr(n.sub(), fs.change(in, d.Attr(n.sub())))
+	if err := d.SetAttr(n.sub(), fs.change(in, d.Attr(n.sub()))); err != nil || n.sub() != 0 {
+		return err
+	}
+	fs.notify.attributesOf(draftDirs(d)...) // what lies below follows
+	return nil
 }
 
 func (fs *FS) setGenerationAttr(n nodeID, g *index.Generation, in *fuse.SetAttrIn) error {

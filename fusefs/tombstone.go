@@ -2,7 +2,9 @@ package fusefs
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -15,8 +17,9 @@ import (
 // A staging's name is gone once one rank has published it, but the other ranks'
 // renames must still be told EEXIST, not ENOENT, and the kernel looks the name
 // up before it asks. So the name stays, for a while and only for processes that
-// worked in the staging and did not publish it themselves, as an empty directory
-// that shows in no listing. Whoever else uses the name finds it free.
+// wrote pages in the staging or hold its lease, as an empty directory that shows
+// in no listing. Whoever else uses the name finds it
+// free.
 type tombstones struct {
 	mu sync.Mutex
 	m  map[tombKey]*tombstone
@@ -39,22 +42,35 @@ type tombstone struct {
 }
 
 // tombstoneLife is how long a rank may come late.
-const tombstoneLife = 30 * time.Second
+const tombstoneLife = 10 * time.Second
 
 // bury leaves a tombstone for the processes that worked in a staging which the
 // process pid has published.
 func (fs *FS) bury(d *staging.Draft, name string, g *index.Generation, pid uint32) {
 	pids := map[int]bool{}
-	for _, tid := range d.Workers() {
+	workers := d.Workers()
+	fs.handles.each(func(h *handle) {
+		if h.lease.draft == d {
+			workers = append(workers, h.rec.pid)
+		}
+	})
+	for _, tid := range workers {
 		if p := processOf(tid); p != 0 {
 			pids[p] = true
 		}
 	}
-	delete(pids, processOf(pid))
+	if !d.Parallel() {
+		delete(pids, processOf(pid)) // the only thread of its process has been told
+	}
 	if len(pids) == 0 {
 		return
 	}
-	t := &tombstone{tombKey{g.Identity.ID, name}, g.ID, g.Name, pids, fs.now().Add(tombstoneLife), g.Attr()}
+	fs.putTombstone(g, name, pids, fs.now().Add(tombstoneLife))
+}
+
+// putTombstone enters a tombstone, and forgets those that are over.
+func (fs *FS) putTombstone(g *index.Generation, name string, pids map[int]bool, until time.Time) {
+	t := &tombstone{tombKey{g.Identity.ID, name}, g.ID, g.Name, pids, until, g.Attr()}
 	ts := &fs.tombs
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -65,9 +81,71 @@ func (fs *FS) bury(d *staging.Draft, name string, g *index.Generation, pid uint3
 		if fs.now().After(old.until) {
 			delete(ts.m, k)
 			delete(ts.byID, old.gen)
+			os.Remove(fs.tombPath(old.gen))
 		}
 	}
 	ts.m[t.key], ts.byID[t.gen] = t, t
+	kept := keptTombstone{Name: []byte(name), Until: until}
+	for p := range pids {
+		kept.PIDs = append(kept.PIDs, p)
+	}
+	if raw, err := json.Marshal(kept); err == nil {
+		_ = os.WriteFile(fs.tombPath(g.ID), raw, 0o600) // only a restart would need it
+	}
+}
+
+// keptTombstone is a tombstone as the next daemon finds it in the RAM tier.
+type keptTombstone struct {
+	Name  []byte
+	PIDs  []int
+	Until time.Time
+}
+
+func (fs *FS) tombPath(gen index.ObjectID) string {
+	return filepath.Join(fs.cfg.RAMDir, "t", strconv.FormatUint(uint64(gen), 16))
+}
+
+// openTombstones takes up the tombstones of a former daemon, and makes those
+// that it did not come to.
+func (fs *FS) openTombstones() error {
+	dir := filepath.Join(fs.cfg.RAMDir, "t")
+	if fs.cfg.FreshMount {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id, _ := strconv.ParseUint(e.Name(), 16, 64)
+		g := fs.idx.GenerationByID(index.ObjectID(id))
+		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		var kept keptTombstone
+		if err != nil || g == nil || json.Unmarshal(raw, &kept) != nil {
+			os.Remove(filepath.Join(dir, e.Name()))
+			continue
+		}
+		pids := map[int]bool{}
+		for _, p := range kept.PIDs {
+			pids[p] = true
+		}
+		fs.putTombstone(g, string(kept.Name), pids, kept.Until)
+	}
+	for _, l := range fs.stage.Late {
+		pids := map[int]bool{}
+		for _, tid := range l.Workers {
+			pids[processOf(tid)] = true
+		}
+		if g := fs.idx.GenerationByID(l.ID); g != nil && len(l.Workers) > 1 {
+			fs.putTombstone(g, l.Name, pids, fs.now().Add(tombstoneLife))
+		}
+	}
+	return nil
 }
 
 // find gives the tombstone of a name that the process may see.
@@ -75,7 +153,13 @@ func (ts *tombstones) find(identity index.ObjectID, name string, pid uint32, now
 	ts.mu.Lock()
 	t := ts.m[tombKey{identity, name}]
 	ts.mu.Unlock()
-	if t == nil || now.After(t.until) || !t.pids[processOf(pid)] {
+	if t == nil || now.After(t.until) {
+		return nil
+	}
+	process := processOf(pid)
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if !t.pids[process] {
 		return nil
 	}
 	return t

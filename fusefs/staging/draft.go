@@ -39,7 +39,9 @@ type Draft struct {
 		sub        map[uint64]index.Attr // set attributes of directories and files below
 		changed    time.Time
 		handles    int
-		workers    map[uint32]bool // threads that have looked into it
+		workers    map[uint32]bool // threads that have made pages in it
+		writing    map[uint32]int  // threads that have pages open for writing
+		parallel   bool            // two threads have had at the same time
 		errorText  string
 		hidden     map[EntryType]bool // made files that were unlinked
 		hasTokens  bool
@@ -79,6 +81,7 @@ func newDraft(m *Manager, id index.ObjectID, identity *index.Identity, name stri
 	d.mu.removed = map[Place]bool{}
 	d.mu.scratch = map[pages.ID]*stagedPage{}
 	d.mu.workers = map[uint32]bool{}
+	d.mu.writing = map[uint32]int{}
 	d.mu.changed = m.Now()
 	return d
 }
@@ -86,7 +89,7 @@ func newDraft(m *Manager, id index.ObjectID, identity *index.Identity, name stri
 // maxWorkers bounds how many threads are remembered.
 const maxWorkers = 8192
 
-// Worked remembers a thread that has looked into the staging.
+// Worked remembers a thread that makes pages in the staging.
 func (d *Draft) Worked(tid uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +98,24 @@ func (d *Draft) Worked(tid uint32) {
 	}
 }
 
-// Workers lists the threads that have looked into the staging.
+// Writes tells that a thread has opened (+1) or closed (-1) a page for writing.
+func (d *Draft) Writes(tid uint32, change int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.writing[tid] += change; d.mu.writing[tid] <= 0 {
+		delete(d.mu.writing, tid)
+	}
+	d.mu.parallel = d.mu.parallel || len(d.mu.writing) > 1
+}
+
+// Parallel reports whether several threads have written at the same time.
+func (d *Draft) Parallel() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.parallel
+}
+
+// Workers lists the threads that have made pages in the staging.
 func (d *Draft) Workers() []uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -31,6 +31,7 @@ type record struct {
 	Place *Place      `json:"place,omitempty"`
 	Slot  int         `json:"slot,omitempty"`
 	Page  *stagedPage `json:"page,omitempty"`
+	TID   uint32      `json:"tid,omitempty"` // the thread that made it
 	// do = "drop": the slot's bytes stay reserved
 	Reserve bool `json:"reserve,omitempty"`
 

@@ -69,6 +69,7 @@ type Manager struct {
 	writers Writers
 	quotas  quotas
 	done    map[index.Op]bool // operations that the journals say were done
+	Late    []Late            // stagings found published when the journals were read
 
 	mu struct {
 		sync.RWMutex

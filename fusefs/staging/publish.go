@@ -2,8 +2,10 @@ package staging
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"ckptfs/evict"
 	"ckptfs/index"
@@ -18,12 +20,26 @@ import (
 // that is too long. The reason is in the `error` file.
 func (d *Draft) Publish(name string, op index.Op) (*index.Generation, error) {
 	g, err := d.publish(name, op)
+	// A process that forks shares its descriptors with the child until that
+	// execs; a writer that is seen is looked for again before it is believed.
+	for try := 0; try < writerTries && errors.Is(err, errWriter); try++ {
+		time.Sleep(writerPause)
+		g, err = d.publish(name, op)
+	}
 	var refused *Error
 	if errors.As(err, &refused) && refused.Errno != syscall.EEXIST {
 		d.setError(refused.Reason)
 	}
 	return g, err
 }
+
+const (
+	writerTries = 10
+	writerPause = 3 * time.Millisecond
+)
+
+// errWriter marks a refusal because of a writer.
+var errWriter = errors.New("somebody writes")
 
 func (d *Draft) publish(name string, op index.Op) (*index.Generation, error) {
 	c, err := d.beginPublish(name)
@@ -137,7 +153,7 @@ func (d *Draft) refusal(c *content, slot int, sp *stagedPage, state pageState) e
 	case pageLong:
 		return refuse(syscall.EINVAL, "%s is longer than its page_bytes %d", path, sp.Bytes)
 	case pageWritten:
-		return refuse(syscall.EBUSY, "%s is still being written", path)
+		return fmt.Errorf("%w%w", errWriter, refuse(syscall.EBUSY, "%s is still being written", path))
 	case pageGone:
 		return refuse(syscall.EBUSY, "%s is missing", path)
 	}

@@ -33,6 +33,9 @@ func (m *Manager) recover(dir string, discard bool) error {
 			m.done[r.Op] = true
 		}
 	}
+	if published && !discard {
+		m.noteLate(rs)
+	}
 	identity := m.Index.IdentityByID(rs[0].Identity)
 	if discard || published || identity == nil || identity.Document() == nil {
 		j.close()
@@ -48,6 +51,25 @@ func (m *Manager) recover(dir string, discard bool) error {
 	d.mu.hasFile = exists(d.FilePath(EntryManifest))
 	d.mu.hasTokens = d.mu.content == nil && exists(d.FilePath(EntryTokens))
 	return m.enter(d)
+}
+
+// Late is a staging that was published by a daemon which was killed before it
+// could answer.
+type Late struct {
+	ID      index.ObjectID
+	Name    string
+	Workers []uint32 // threads that made pages in it
+}
+
+// noteLate remembers who worked in a staging that is published.
+func (m *Manager) noteLate(rs []record) {
+	l := Late{ID: rs[0].ID, Name: string(rs[0].Name)}
+	for _, r := range rs {
+		if r.TID != 0 {
+			l.Workers = append(l.Workers, r.TID)
+		}
+	}
+	m.Late = append(m.Late, l)
 }
 
 // recoverRetired takes up a ghost whose generation was retired, but whose
@@ -86,6 +108,7 @@ func (d *Draft) replay(r *record) error {
 			d.unreserveLocked(r.Slot)
 		}
 		r.Page.owner = d
+		d.mu.workers[r.TID] = true
 		d.replayStaged(r.Page)
 		d.mu.slots[r.Slot].page = PageRef{r.Page.ID, d.m.mu.byPage[r.Page.ID]}
 	case doLink:

@@ -11,14 +11,15 @@ import (
 // Lookup finds a name in a directory of the staging. ENOENT; a page that its
 // writer abandoned is not there.
 func (d *Draft) Lookup(p Place, name string) (Entry, error) {
-	e, err := d.lookup(p, name)
+	e, err := d.LookupAny(p, name)
 	if err == nil && e.Type == EntryPage && d.m.abandoned(e.Page) {
 		return Entry{}, syscall.ENOENT
 	}
 	return e, err
 }
 
-func (d *Draft) lookup(p Place, name string) (Entry, error) {
+// LookupAny is Lookup with abandoned pages.
+func (d *Draft) LookupAny(p Place, name string) (Entry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p = d.resolveLocked(p)

@@ -11,7 +11,10 @@ import (
 )
 
 // Owner is who makes a file, and the mode it asks for.
-type Owner struct{ UID, GID, Mode uint32 }
+type Owner struct {
+	UID, GID, Mode uint32
+	TID            uint32 // the thread that asks
+}
 
 // CreatePage makes the page at a position and opens it for writing. EEXIST if
 // it is there, found by its content key included. EPERM where the manifest has
@@ -35,7 +38,7 @@ func (d *Draft) CreatePage(ctx context.Context, p Place, name string, o Owner, o
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := d.takeSlot(slot, sp, op); err != nil {
+	if err := d.takeSlot(slot, sp, o.TID, op); err != nil {
 		f.Close()
 		d.m.ram.Remove(sp.ID)
 		return 0, nil, err
@@ -118,7 +121,7 @@ func (m *Manager) createFile(sp *stagedPage, o Owner) (*os.File, error) {
 }
 
 // takeSlot puts a page that has just been made at its position.
-func (d *Draft) takeSlot(slot int, sp *stagedPage, op index.Op) error {
+func (d *Draft) takeSlot(slot int, sp *stagedPage, tid uint32, op index.Op) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.usableLocked(); err != nil {
@@ -127,7 +130,7 @@ func (d *Draft) takeSlot(slot int, sp *stagedPage, op index.Op) error {
 	if d.mu.slots[slot].page.ID != 0 {
 		return syscall.EEXIST
 	}
-	if err := d.journal.append(record{Do: doPage, Op: op, Slot: slot, Page: sp}); err != nil {
+	if err := d.journal.append(record{Do: doPage, Op: op, Slot: slot, Page: sp, TID: tid}); err != nil {
 		return err
 	}
 	d.applyPageLocked(slot, sp)
