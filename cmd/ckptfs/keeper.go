@@ -64,12 +64,9 @@ const (
 const upgradeLimit = 15 * time.Second
 
 // run serves until a signal, an unmount or a hopeless daemon ends it. The error, if any, carries the exit code.
-func (k *keeper) run() error {
+func (k *keeper) run(signals <-chan os.Signal) error {
 	// The daemon is killed when the thread ends that started it, so that must be this one, to the end.
 	runtime.LockOSThread()
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	defer signal.Stop(signals)
 	signal.Ignore(unix.SIGPIPE) // a log that nobody reads any more is no reason to die
 	k.ping.start(k.watchdog, k.manager.watchdog)
 	defer k.ping.stop()

@@ -99,7 +99,7 @@ func TestGivesUpOnADaemonThatDiesAtOnce(t *testing.T) {
 			if log := m.logText(); !strings.Contains(log, "again and again") || !strings.Contains(log, want) {
 				t.Errorf("the log does not say what happened:\n%s", log)
 			}
-			m.wantMounts(0, 1)
+			m.wantMounts(0, 0) // nothing was ever in RAM
 		})
 	}
 }

@@ -99,28 +99,31 @@ func (l *keeperLink) awaitGo() error {
 	}
 }
 
-// untilEnd does what the keeper says until there is nothing left to serve, and closes fs.
+// untilEnd does what the keeper says until there is nothing left to serve, and closes fs. If something is still under
+// way then, fs is left as it is: the next start finds it as after a crash, which it can deal with.
 func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) error {
+	var unfinished error
 	for {
 		select {
 		case m := <-l.drain:
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(context.Background(), m.Limit)
-			err := fs.Drain(ctx)
-			cancel()
-			if err != nil {
-				log.Warn("not everything that was under way could be finished", "reason", m.Reason, "err", err)
+			if err := fs.Drain(ctx); err != nil {
+				unfinished = fmt.Errorf("not everything that was under way could be finished: %w", err)
+				log.Warn(unfinished.Error(), "reason", m.Reason, "took", time.Since(began))
 			}
-			log.Debug("drained", "reason", m.Reason, "took", time.Since(began))
+			cancel()
 			l.send(message{Op: opDrained})
 		case <-l.exit:
 			dev.leave()
+			if unfinished != nil {
+				return unfinished
+			}
 			return closeFS(fs)
 		case <-dev.ended:
 			l.send(message{Op: opUnmounted})
 			return closeFS(fs)
 		case <-l.lost:
-			// The next start finds the state as after a crash, which it can deal with; closing might take long.
 			return errKeeperLost
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -103,18 +104,24 @@ func (k *keeper) releaseRAM() {
 	}
 }
 
-// giveUp ends everything after a daemon that cannot be made to serve. The RAM tier stays for the next start.
+// giveUp ends everything after a daemon that cannot be made to serve. A RAM tier that may hold pages stays for the
+// next start.
 func (k *keeper) giveUp(how string) {
 	k.daemonGone()
 	code := exitDaemon
-	text := "the daemon died again and again and is given up; the last time: %s"
+	text := "the daemon died again and again and is given up; the last time: " + how
 	if k.fatal != nil {
-		text = "the daemon cannot serve: %s"
+		text = "the daemon cannot serve: " + how
 		if k.fatal.Code != 0 {
 			code = k.fatal.Code
 		}
 	}
-	k.done, k.result = true, withCode(code, fmt.Errorf(text+" (the log above may say more; pages in RAM are kept at %s for the next start)", how, k.ram.dir))
+	if k.announced || k.ram.adopted {
+		text += "; what is in RAM is kept at " + k.ram.dir + " for the next start"
+	} else {
+		k.releaseRAM()
+	}
+	k.done, k.result = true, withCode(code, errors.New(text))
 }
 
 // daemonGone ends the connection and the mount, and with it whoever still serves or uses it.

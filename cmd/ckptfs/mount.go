@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 const mountAbout = `
@@ -55,7 +57,7 @@ func (o *mountOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Passthrough, "passthrough", passthroughAuto, "let the kernel move page bytes by itself: auto, on (or fail), off")
 	fs.StringVar(&o.RAMTier, "ram-tier", ramAuto, "where pages are in RAM: tmpfs (mounted below --state, needs root), shm (a directory in /dev/shm), auto")
 	fs.BoolVar(&o.KeepRAM, "keep-ram", false, "leave the pages in RAM at a clean stop, for a quick start afterwards")
-	fs.BoolVar(&o.AllowOther, "allow-other", os.Geteuid() == 0, "let other users enter the mount, as the modes of files and directories permit (default: true for root)")
+	fs.BoolVar(&o.AllowOther, "allow-other", os.Geteuid() == 0, "let other users enter the mount, as far as modes and owners of files and directories permit; root does by default")
 	fs.DurationVar(&o.Watchdog, "watchdog", 30*time.Second, "replace a daemon that has not answered for so long; 0: never")
 	fs.DurationVar(&o.ShutdownBudget, "shutdown-budget", 8*time.Second, "time for a clean stop, from signal to exit")
 	o.Log.AddFlags(fs)
@@ -75,12 +77,16 @@ func runMount(_ context.Context, args []string, io streams) error {
 	if err != nil {
 		return err
 	}
+	// From before anything is changed: a signal must not leave half of it behind.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer signal.Stop(signals)
 	k, err := o.prepare(fs.Arg(0), io, log)
 	if err != nil {
 		return err
 	}
 	defer k.lock.release()
-	return k.run()
+	return k.run(signals)
 }
 
 // validate checks the values of the flags by themselves. memory is what the machine has in bytes, 0 if unknown.

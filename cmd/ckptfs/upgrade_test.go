@@ -134,7 +134,8 @@ func TestRemountWithoutResend(t *testing.T) {
 	ended := make(chan error, 1)
 	without := func(p initPacket) initPacket { return p.masked(^uint64(fuse.CAP_HAS_RESEND)) }
 	k.fuse.init = without(k.fuse.init)
-	go func() { ended <- k.run() }()
+	signals := make(chan os.Signal, 1)
+	go func() { ended <- k.run(signals) }()
 	first := m.status()
 	must(t, syscall.Kill(first.PID, syscall.SIGKILL))
 	var second toyStatusDoc
@@ -149,7 +150,7 @@ func TestRemountWithoutResend(t *testing.T) {
 		t.Errorf("status after the new mount: %+v", second)
 	}
 	m.wantMounts(1, 1)
-	must(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+	signals <- syscall.SIGTERM
 	if err := <-ended; err != nil {
 		t.Errorf("the keeper ended with %v", err)
 	}
