@@ -97,7 +97,16 @@ type agent struct {
 // spawn starts a client process with a role; uid 0 keeps the test's own.
 func spawn(t testing.TB, role string, uid uint32) *agent {
 	t.Helper()
-	cmd := exec.Command(suite.self)
+	a, err := startAgent(suite.self, role, uid)
+	must(t, err)
+	a.t = t
+	t.Cleanup(a.end)
+	return a
+}
+
+// startAgent is spawn for client processes that have clients of their own.
+func startAgent(program, role string, uid uint32) (*agent, error) {
+	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), roleEnv+"="+role)
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -105,15 +114,20 @@ func spawn(t testing.TB, role string, uid uint32) *agent {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: uid}
 	}
 	in, err := cmd.StdinPipe()
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	r, w, err := os.Pipe()
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
 	cmd.Stdout = w
-	must(t, cmd.Start())
-	w.Close()
-	a := &agent{t: t, cmd: cmd, in: in, out: r, enc: json.NewEncoder(in), dec: json.NewDecoder(r)}
-	t.Cleanup(a.end)
-	return a
+	if err := cmd.Start(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return &agent{cmd: cmd, in: in, out: r, enc: json.NewEncoder(in), dec: json.NewDecoder(r)}, nil
 }
 
 // newAgent starts a process that does single calls on request.

@@ -50,6 +50,7 @@ type worker struct {
 	rnd       *rand.Rand
 	published []conversationRef
 	open      []heldPage
+	ranks     []*agent
 }
 
 var loadKinds = map[string]func(*worker) error{
@@ -86,6 +87,9 @@ func loadRole(in *json.Decoder, out *json.Encoder) {
 	}
 	for _, h := range w.open {
 		h.release()
+	}
+	for _, a := range w.ranks {
+		a.end()
 	}
 	report.Done, report.Published = true, w.published
 	out.Encode(report)

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -214,25 +213,42 @@ func (w *worker) removeExactly(dir string) error {
 	return expect("rmdir "+dir, syscall.Rmdir(dir), 0)
 }
 
-// raceOnce lets four threads, one for each rank, write and rename.
+// raceOnce lets four processes, one for each rank, write and rename.
 func (w *worker) raceOnce() error {
+	for len(w.ranks) < w.ID.World {
+		a, err := startAgent("/proc/self/exe", "agent", 0)
+		if err != nil {
+			return err
+		}
+		w.ranks = append(w.ranks, a)
+	}
 	g := smallGeneration(w.ID, conversation(w.Seed<<16+uint64(w.rnd.IntN(1<<16)), 300))
 	s := staging{ident: w.Ident, name: fmt.Sprintf("r%d", w.rnd.Uint32()), g: g}
 	if err := s.begin(); err != nil {
 		return err
 	}
-	errs := make([]error, w.ID.World)
-	var wg sync.WaitGroup
-	for rank := range errs {
-		wg.Go(func() {
-			if _, err := s.writeMissing(rank, 0); err != nil {
-				errs[rank] = err
-				return
-			}
-			errs[rank] = s.rename()
-		})
+	for rank, a := range w.ranks {
+		step := request{Op: "writerank", Path: w.Ident, To: s.name, Gen: &g, Rank: rank}
+		if err := a.enc.Encode(step); err != nil {
+			return err
+		}
+		step.Op = "rename-staging"
+		if err := a.enc.Encode(step); err != nil {
+			return err
+		}
 	}
-	wg.Wait()
+	errs := make([]error, w.ID.World)
+	for rank, a := range w.ranks {
+		for range 2 {
+			var rep reply
+			if err := a.dec.Decode(&rep); err != nil {
+				return err
+			}
+			if errs[rank] == nil {
+				errs[rank] = rep.err()
+			}
+		}
+	}
 	won := 0
 	for rank, err := range errs {
 		switch errnoOf(err) {
