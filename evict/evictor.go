@@ -146,7 +146,7 @@ func (t *Tiers) apply(ctx context.Context, d retention.Decision, leased func(pag
 // unwritten. One that is leased is left alone.
 func (t *Tiers) drop(id index.ObjectID, why retention.Reason) {
 	g := t.Index.GenerationByID(id)
-	if g == nil || !t.Spare(id) {
+	if g == nil || g.Pinned() || !t.Spare(id) {
 		return
 	}
 	defer t.Spared(id)

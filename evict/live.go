@@ -275,3 +275,6 @@ func (l *Live) IsOpen(id pages.ID) bool {
 	p := s.pages[id]
 	return p != nil && p.opens > 0
 }
+
+// Held reports whether a staging holds the page.
+func (l *Live) Held(id pages.ID) bool { return l.Refs(id) > 0 }

@@ -161,7 +161,7 @@ func (t *Tiers) diskRoom(ctx context.Context, need int64) bool {
 			break
 		}
 		g := t.Index.GenerationByID(index.ObjectID(id))
-		if g == nil || !t.onDisk(g) || !t.Spare(g.ID) {
+		if g == nil || g.Pinned() || !t.onDisk(g) || !t.Spare(g.ID) {
 			continue
 		}
 		if err := t.Retire([]*index.Generation{g}, ReasonDiskFull); err == nil {

@@ -1,7 +1,7 @@
 package fusefs
 
 import (
-	"fmt"
+	"slices"
 	"time"
 
 	"ckptfs/evict"
@@ -18,106 +18,88 @@ func ramTierName(k pages.RAMKind) string {
 	return "shm"
 }
 
-// adoptPages makes the RAM tier and the index agree at start: page files that
-// nothing needs are removed, the others charged, and generations whose pages are
-// gone retired.
+// adoptPages makes the tiers and the index agree at start: page files that
+// nothing needs are removed, the others charged, and generations whose pages
+// have no copy retired.
 func (fs *FS) adoptPages() error {
-	unlinked, err := fs.idx.UnlinkedPages()
+	lost, err := fs.tiers.AdoptRAM(fs.adoptOther)
 	if err != nil {
 		return err
 	}
-	if err := fs.dropUnlinked(unlinked); err != nil {
+	if err := fs.dropUnlinked(); err != nil {
 		return err
 	}
-	have := map[pages.ID]bool{}
-	err = fs.ram.Each(func(id pages.ID, st pages.Stat) error {
-		have[id] = true
-		return fs.adoptPage(id, st)
-	})
-	if err != nil {
-		return fmt.Errorf("RAM tier: %w", err)
-	}
-	return fs.retireLost(have)
-}
-
-// dropUnlinked deletes the rows that a former daemon kept for stagings which
-// are gone.
-func (fs *FS) dropUnlinked(ids []pages.ID) error {
-	var gone []pages.ID
-	for _, id := range ids {
-		if !fs.live.Leased(id) {
-			gone = append(gone, id)
-		}
-	}
-	if len(gone) == 0 {
+	if len(lost) == 0 {
 		return nil
 	}
-	_, err := fs.idx.DropPages(gone)
-	return err
+	absent, unsure, err := fs.tiers.Confirm(lost)
+	if err != nil {
+		return err
+	}
+	if unsure > 0 {
+		fs.log.Warn("the disk could not tell of all pages that are not in RAM; lookups will ask again", "pages", unsure)
+	}
+	return fs.retireLost(absent)
 }
 
-// adoptPage charges a page file, or removes it.
-func (fs *FS) adoptPage(id pages.ID, st pages.Stat) error {
+// adoptOther looks at a page file without a row: a staging's, one that is still
+// open, or one that nothing needs.
+func (fs *FS) adoptOther(id pages.ID, st pages.Stat) error {
 	if _, staged := fs.stage.StagedPage(id); staged {
 		return nil // charged by its staging
 	}
-	p, err := fs.idx.Page(id)
-	switch {
-	case err == nil:
-		fs.budget.Hold(evict.Charge(p.Bytes))
-		return nil
-	case fs.live.Leased(id):
+	if fs.live.Leased(id) {
 		fs.budget.Hold(evict.Charge(st.Bytes))
 		return nil
 	}
 	return fs.ram.Remove(id)
 }
 
-// retireLost retires the generations that need a page which is not in RAM.
-func (fs *FS) retireLost(have map[pages.ID]bool) error {
+// dropUnlinked deletes the rows that a former daemon kept for stagings which
+// are gone.
+func (fs *FS) dropUnlinked() error {
+	ids, err := fs.idx.UnlinkedPages()
+	if err != nil {
+		return err
+	}
+	ids = slices.DeleteFunc(ids, fs.live.Held)
+	if len(ids) == 0 {
+		return nil
+	}
+	dropped, err := fs.idx.DropPages(ids)
+	for _, p := range dropped {
+		fs.live.Dead(p)
+	}
+	return err
+}
+
+// retireLost retires the generations that need pages which have no copy.
+func (fs *FS) retireLost(absent []*index.Page) error {
+	if len(absent) == 0 {
+		return nil
+	}
+	gone := make(map[pages.ID]bool, len(absent))
+	for _, p := range absent {
+		gone[p.ID] = true
+	}
 	var lost []*index.Generation
 	err := fs.eachGeneration(func(g *index.Generation) error {
-		if len(have) == 0 && g.PageCount > 0 {
-			lost = append(lost, g)
-			return nil
-		}
 		c, err := fs.idx.Contents(g)
-		if err != nil {
-			return err
+		if err == nil && slices.ContainsFunc(c.Pages, func(id pages.ID) bool { return gone[id] }) {
+			lost = append(lost, g)
 		}
-		for _, id := range c.Pages {
-			if !have[id] {
-				lost = append(lost, g)
-				break
-			}
-		}
-		return nil
+		return err
 	})
 	if err != nil || len(lost) == 0 {
 		return err
 	}
-	fs.log.Info("generations whose pages did not survive in RAM are retired", "generations", len(lost))
+	fs.log.Info("generations whose pages did not survive are retired", "generations", len(lost), "pages", len(absent))
 	fs.count.generationsRetired.Add(int64(len(lost)))
-	return fs.stage.Retire(lost, reasonLost, 0)
+	return fs.stage.Retire(lost, evict.ReasonLost, 0)
 }
 
 func (fs *FS) eachGeneration(fn func(*index.Generation) error) error {
-	for am := index.ObjectID(0); ; {
-		ms := fs.idx.Models(am, listBatch)
-		for _, m := range ms {
-			for _, i := range m.Identities(0, 1<<30) {
-				for _, g := range i.Generations(0, 1<<30) {
-					if err := fn(g); err != nil {
-						return err
-					}
-				}
-			}
-			am = m.ID
-		}
-		if len(ms) < listBatch {
-			return nil
-		}
-	}
+	return fs.idx.EachGeneration(fn)
 }
 
 // retireServerSide retires generations that nobody asked to delete, and has the

@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"context"
 	"slices"
 
 	"ckptfs/index"
@@ -48,31 +47,6 @@ func (fs *FS) leastRecent(n int) []*index.Generation {
 		return int(int64(a.ID) - int64(b.ID))
 	})
 	return all[:min(n, len(all))]
-}
-
-// makeRoom frees RAM for a reservation. Without a disk tier that means to retire
-// the least recently used generations: a store that refused every new generation
-// once it is full would serve nobody. What is leased is left alone.
-func (fs *FS) makeRoom(ctx context.Context, missingBytes int64) {
-	fs.bounding.Lock()
-	defer fs.bounding.Unlock()
-	for _, g := range fs.leastRecent(1 << 30) {
-		if ctx.Err() != nil {
-			return
-		}
-		if fs.openPages(g) {
-			continue
-		}
-		before, _ := fs.budget.Usage()
-		if err := fs.retireServerSide([]*index.Generation{g}, reasonRAM); err != nil {
-			fs.log.Warn("no room could be made", "generation", g.Name, "error", err)
-			return
-		}
-		after, _ := fs.budget.Usage()
-		if missingBytes -= before - after; missingBytes <= 0 {
-			return
-		}
-	}
 }
 
 // openPages reports whether a page of the generation is open or held by a

@@ -58,6 +58,8 @@ type Status struct {
 	Restarts      int              `json:"restarts"`
 	Mode          StatusMode       `json:"mode"`
 	RAM           StatusRAM        `json:"ram"`
+	Disk          StatusDisk       `json:"disk"`
+	AtRest        bool             `json:"at_rest"` // eviction and loading have nothing to do
 	Models        int              `json:"models"`
 	Identities    int              `json:"identities"`
 	Generations   int              `json:"generations"`
@@ -81,6 +83,14 @@ type StatusRAM struct {
 	SizeBytes     int64 `json:"size_bytes"`
 	UsedBytes     int64 `json:"used_bytes"`
 	ReservedBytes int64 `json:"reserved_bytes"`
+	Pages         int   `json:"pages"`
+}
+
+// StatusDisk is the disk tier's fill.
+type StatusDisk struct {
+	Dir       string `json:"dir"`
+	SizeBytes int64  `json:"size_bytes"` // bound; what the disk lets it have if there is none
+	UsedBytes int64  `json:"used_bytes"`
 }
 
 // StatusHandles counts what is open.
@@ -108,10 +118,14 @@ func (fs *FS) Status() Status {
 			Passthrough: reason == "", PassthroughReason: reason,
 			RAMTier: ramTierName(fs.ram.Kind()), HugePages: fs.cfg.HugePages, Resend: fs.cfg.Resend,
 		},
-		RAM:         StatusRAM{SizeBytes: fs.budget.Limit(), UsedBytes: held, ReservedBytes: reserved},
+		RAM:         StatusRAM{SizeBytes: fs.budget.Limit(), UsedBytes: held, ReservedBytes: reserved, Pages: fs.tiers.Resident()},
 		Generations: fs.idx.Count(), Stagings: fs.stage.Count(),
 		Counters: fs.count.values(), Problems: []string{},
+		AtRest: fs.tiers.AtRest(),
 	}
+	size, used := fs.diskFill()
+	s.Disk = StatusDisk{Dir: fs.disk.Dir(), SizeBytes: size, UsedBytes: used}
+	fs.tierCounters(s.Counters)
 	for after := uint64(0); ; {
 		ms := fs.idx.Models(objectID(after), listBatch)
 		for _, m := range ms {

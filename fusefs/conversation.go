@@ -9,7 +9,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"ckptfs/index"
-	"ckptfs/pages"
 )
 
 // conversation is an open handle of .find or .identify: write a request, read
@@ -222,28 +221,30 @@ func (fs *FS) answerFind(h *handle, request []byte) ([]byte, bool, error) {
 
 // offer leases a candidate and makes sure that every page of it can be read.
 func (fs *FS) offer(h *handle, g *index.Generation, r *findReply) index.Verdict {
-	fs.leaseFound(h, g.ID)
-	if fs.idx.GenerationByID(g.ID) == nil {
+	if !fs.leaseFound(h, g.ID) || fs.idx.GenerationByID(g.ID) == nil {
 		return index.Skip // retired before the lease was there
 	}
 	c, err := fs.idx.Contents(g)
+	var rows []*index.Page
+	if err == nil {
+		rows, err = fs.idx.Pages(c.Pages)
+	}
 	if err != nil {
 		fs.log.Warn("a candidate of a lookup could not be read", "generation", g.Name, "error", err)
 		return index.Skip
 	}
-	*r = findReply{
-		Generation: g.Name, NumTokens: g.NumTokens, Kind: g.Kind, DraftPrefixLen: g.DraftPrefixLen,
-		WorldSize: c.Layout.WorldSize, Pages: findPages{Total: len(c.Pages), RAM: fs.inRAM(c.Pages)},
-	}
-	if r.Pages.RAM < r.Pages.Total {
+	ram, disk, ok := fs.tiers.Readable(rows)
+	if !ok {
 		return index.Skip
 	}
+	*r = findReply{
+		Generation: g.Name, NumTokens: g.NumTokens, Kind: g.Kind, DraftPrefixLen: g.DraftPrefixLen,
+		WorldSize: c.Layout.WorldSize, Pages: findPages{Total: len(c.Pages), RAM: ram, Disk: disk},
+	}
+	fs.tiers.Hit(g.ID)
+	fs.tiers.Prefetch(g, c.Layout, rows)
 	return index.Take
 }
-
-// inRAM counts the pages that the RAM tier has. Without a disk tier every page
-// of a published generation is there until it is retired.
-func (fs *FS) inRAM(ids []pages.ID) int { return len(ids) }
 
 func leasedID(h *handle) index.ObjectID { return index.ObjectID(h.rec.leased) }
 

@@ -37,6 +37,8 @@ type Config struct {
 	StagingTimeout   time.Duration // a staging that nobody holds or changes is discarded after it
 	AdmissionTimeout time.Duration // how long a manifest waits for RAM
 
+	Tiers TierConfig
+
 	Passthrough bool // try to have the kernel do page I/O itself
 	FreshMount  bool // no former daemon served this mount: no handle or staging of it can be alive
 
@@ -63,6 +65,8 @@ type FS struct {
 
 	idx    *index.Index
 	ram    *pages.RAM
+	disk   *pages.Disk // nil without a disk tier
+	tiers  *evict.Tiers
 	live   *evict.Live
 	budget *evict.Budget
 	stage  *staging.Manager
@@ -102,8 +106,10 @@ func New(cfg Config) (*FS, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	fs.stop = cancel
-	fs.wg.Add(2)
+	fs.wg.Add(3)
 	go func() { defer fs.wg.Done(); fs.notify.run(ctx) }()
+	go func() { defer fs.wg.Done(); fs.reconcile(ctx) }()
+	fs.tiers.Start()
 	go func() { defer fs.wg.Done(); fs.housekeep(ctx) }()
 	return fs, nil
 }
@@ -115,9 +121,10 @@ func (fs *FS) open() (err error) {
 	if fs.ram, err = pages.OpenRAM(fs.cfg.RAMDir); err != nil {
 		return err
 	}
-	fs.budget = evict.NewBudget(fs.cfg.L1Bytes)
-	fs.live = evict.NewLive(fs.ram, fs.budget)
 	fs.leases = newLeases()
+	if err := fs.openTiers(); err != nil {
+		return err
+	}
 	if err := fs.root.open(filepath.Join(fs.cfg.StateDir, "root.json"), fs.now()); err != nil {
 		return err
 	}
@@ -134,7 +141,7 @@ func (fs *FS) open() (err error) {
 	fs.stage, err = staging.New(staging.Config{
 		Index: fs.idx, RAM: fs.ram, Live: fs.live, Budget: fs.budget, Writers: fs, Log: fs.log,
 		MaxStaging: fs.cfg.MaxStaging, Timeout: fs.cfg.StagingTimeout, AdmissionTimeout: fs.cfg.AdmissionTimeout,
-		MakeRoom: fs.makeRoom, Evict: fs.evictOf, Changed: fs.linksChanged, Now: fs.now,
+		MakeRoom: fs.tiers.MakeRoom, Evict: fs.evictOf, Retired: fs.tiers.Retired, Save: fs.saveFirst, Changed: fs.linksChanged, Now: fs.now,
 	}, fs.cfg.FreshMount)
 	if err != nil {
 		return err
@@ -165,6 +172,7 @@ func (fs *FS) Drain(ctx context.Context) error { return fs.gate.shut(ctx) }
 // stopped, or been drained.
 func (fs *FS) Close() error {
 	fs.stop()
+	fs.tiers.Stop()
 	fs.wg.Wait()
 	return fs.closeParts()
 }
@@ -176,6 +184,12 @@ func (fs *FS) closeParts() error {
 	}
 	if fs.ram != nil {
 		fs.ram.Close()
+	}
+	if fs.disk != nil && fs.idx != nil {
+		// Only a hint for the next start, which counts anew beside the service.
+		if serr := fs.idx.SetDiskBytes(fs.disk.Usage().UsedBytes); serr != nil {
+			fs.log.Debug("the disk tier's fill was not kept", "error", serr)
+		}
 	}
 	if fs.idx != nil {
 		if cerr := fs.idx.Close(); err == nil {

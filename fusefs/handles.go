@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 // slotRecord is one open handle in the table on the RAM tier. The table is
@@ -37,6 +38,7 @@ type slotRecord struct {
 const (
 	howPassthrough = 1 << iota // the kernel does its I/O itself
 	howFlushed                 // closed at least once (ordinary path)
+	howUncached                // read from the disk tier
 )
 
 const (
@@ -110,6 +112,8 @@ type handle struct {
 	file  lazyFile      // ordinary path, and files that are no pages
 	find  *conversation // .find and .identify
 	bytes []byte        // what a made file said when it was opened
+
+	object *pages.Object // howUncached; under file.mu
 
 	lease handleLease
 }

@@ -11,15 +11,41 @@ import (
 // leases counts the open handles that hold whole generations: directories of a
 // generation or of a rank, and .find handles. The lock is a leaf.
 type leases struct {
-	mu  sync.Mutex
-	gen map[index.ObjectID]int
+	mu    sync.Mutex
+	gen   map[index.ObjectID]int
+	going map[index.ObjectID]bool // being retired by the tiers: no lease any more
 }
 
-func newLeases() *leases { return &leases{gen: map[index.ObjectID]int{}} }
+func newLeases() *leases {
+	return &leases{gen: map[index.ObjectID]int{}, going: map[index.ObjectID]bool{}}
+}
 
-func (l *leases) take(id index.ObjectID) {
+// take leases a generation. False if it is just being retired.
+func (l *leases) take(id index.ObjectID) bool {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.going[id] {
+		return false
+	}
 	l.gen[id]++
+	return true
+}
+
+// spare reports whether the generation may be retired; until spared nobody can
+// lease it.
+func (l *leases) spare(id index.ObjectID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gen[id] > 0 || l.going[id] {
+		return false
+	}
+	l.going[id] = true
+	return true
+}
+
+func (l *leases) spared(id index.ObjectID) {
+	l.mu.Lock()
+	delete(l.going, id)
 	l.mu.Unlock()
 }
 
@@ -84,7 +110,9 @@ func (fs *FS) lease(h *handle, pageBytes int64) bool {
 			d.Hold()
 			h.lease.draft = d
 		} else if n.isDir() {
-			fs.leases.take(n.generation())
+			if !fs.leases.take(n.generation()) {
+				return false
+			}
 			h.lease.gen = n.generation()
 		}
 	}
@@ -109,9 +137,11 @@ func (fs *FS) unlease(h *handle) {
 }
 
 // leaseFound makes a .find handle hold the generation, in place of what it held.
-func (fs *FS) leaseFound(h *handle, id index.ObjectID) {
-	if id != 0 {
-		fs.leases.take(id)
+// False, and nothing is held, if the generation is just being retired.
+func (fs *FS) leaseFound(h *handle, id index.ObjectID) bool {
+	leased := id == 0 || fs.leases.take(id)
+	if !leased {
+		id = 0
 	}
 	old := h.lease.gen
 	h.lease.gen = id
@@ -119,4 +149,5 @@ func (fs *FS) leaseFound(h *handle, id index.ObjectID) {
 	if old != 0 {
 		fs.leases.drop(old)
 	}
+	return leased
 }

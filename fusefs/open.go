@@ -1,11 +1,15 @@
 package fusefs
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"ckptfs/index"
 	"ckptfs/pages"
 )
 
@@ -41,12 +45,15 @@ func (fs *FS) closeHandle(number uint64) {
 
 func (fs *FS) dropHandle(h *handle) {
 	h.file.close()
+	if h.object != nil {
+		h.object.Close()
+	}
 	if h.how(howPassthrough) {
 		fs.backing.release(h.node)
 	}
 	fs.handles.put(h)
 	fs.unlease(h)
-	fs.writerClosed()
+	fs.writerClosed(h)
 }
 
 // Open implements fuse.RawFileSystem.
@@ -78,11 +85,12 @@ func (fs *FS) open1(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.OpenOut
 func (fs *FS) openPage(in *fuse.InHeader, n nodeID, flags uint32, write bool, out *fuse.OpenOut) error {
 	ref, staged := fs.stage.StagedPage(n.page())
 	bytes := int64(0)
+	var row *index.Page
 	if !staged {
 		p, err := fs.idx.Page(n.page())
 		switch {
 		case err == nil:
-			bytes = p.Bytes
+			bytes, row = p.Bytes, p
 		case !fs.live.Leased(n.page()):
 			return err
 		}
@@ -102,7 +110,55 @@ func (fs *FS) openPage(in *fuse.InHeader, n nodeID, flags uint32, write bool, ou
 		return err
 	}
 	fs.count.pageOpens.Add(1)
+	if row != nil {
+		inRAM, err := fs.tiers.Bring(context.Background(), row)
+		if err != nil {
+			fs.dropHandle(h)
+			return err
+		}
+		if !inRAM {
+			return fs.openUncached(h, row, out)
+		}
+	}
 	return fs.startIO(h, !staged, out)
+}
+
+// openUncached serves a page from the disk tier, because RAM is short. While the
+// inode is open in passthrough mode no other handle may use the page cache.
+func (fs *FS) openUncached(h *handle, row *index.Page, out *fuse.OpenOut) error {
+	o, err := fs.disk.OpenObject(row.Key)
+	if err != nil {
+		fs.dropHandle(h)
+		return err
+	}
+	h.object = o
+	h.setHow(howUncached)
+	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_NOFLUSH
+	if fs.backing.reason() == "" {
+		out.OpenFlags |= fuse.FOPEN_DIRECT_IO
+	}
+	return nil
+}
+
+// readUncached reads from the disk tier; every byte is checked.
+func (fs *FS) readUncached(h *handle, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	if h.object == nil { // opened by a former daemon
+		row, err := fs.idx.Page(h.node.page())
+		if err == nil {
+			h.object, err = fs.disk.OpenObject(row.Key)
+		}
+		if err != nil {
+			return nil, status(fs.log, err)
+		}
+	}
+	n, err := h.object.ReadAt(buf[:min(len(buf), int(in.Size))], int64(in.Offset))
+	if err != nil && !errors.Is(err, io.EOF) {
+		fs.log.Error("a page could not be read from disk", "page", uint64(h.node.page()), "error", err)
+		return nil, fuse.EIO
+	}
+	return fuse.ReadResultData(buf[:n]), fuse.OK
 }
 
 // startIO chooses how the handle's reads and writes are served and says so to
@@ -154,6 +210,8 @@ func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 	switch {
 	case h.find != nil || h.node.kind() == kindFind || h.node.kind() == kindIdentify:
 		return fs.readConversation(h, in.Offset, buf)
+	case h.how(howUncached):
+		return fs.readUncached(h, in, buf)
 	case h.node.kind() == kindPage:
 		f, err := fs.pageFile(h)
 		if err != nil {
@@ -206,6 +264,9 @@ func (fs *FS) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	if !ok {
 		return fuse.EBADF
 	}
+	if h.node.kind() == kindPage {
+		return status(fs.log, fs.saveNode(h.node))
+	}
 	return status(fs.log, fs.check(h))
 }
 
@@ -229,8 +290,7 @@ func (fs *FS) adopt(h *handle) {
 	}
 	fs.lease(h, 0)
 	if h.rec.leased != 0 && h.node.kind() == kindFind {
-		if fs.idx.GenerationByID(leasedID(h)) != nil {
-			fs.leases.take(leasedID(h))
+		if fs.idx.GenerationByID(leasedID(h)) != nil && fs.leases.take(leasedID(h)) {
 			h.lease.gen = leasedID(h)
 		}
 	}

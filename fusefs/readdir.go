@@ -220,8 +220,7 @@ func (fs *FS) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 // ReleaseDir implements fuse.RawFileSystem.
 func (fs *FS) ReleaseDir(in *fuse.ReleaseIn) { fs.closeHandle(in.Fh) }
 
-// FsyncDir implements fuse.RawFileSystem. Without a disk tier there is nothing
-// that could be made safe.
+// FsyncDir implements fuse.RawFileSystem.
 func (fs *FS) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	return status(fs.log, fs.idx.Sync())
+	return status(fs.log, fs.saveNode(nodeID(in.NodeId)))
 }

@@ -15,8 +15,6 @@ const (
 	reasonDeleted     index.Reason = "it was deleted"
 	reasonUnpublished index.Reason = "it was moved to .staging"
 	reasonLimit       index.Reason = "it was the least recently used beyond --max-generations"
-	reasonRAM         index.Reason = "the RAM tier was full"
-	reasonLost        index.Reason = "a page of it was lost"
 )
 
 // Unlink implements fuse.RawFileSystem. The first unlink in a published

@@ -85,6 +85,10 @@ func (fs *FS) countRefused(err error) {
 
 func (fs *FS) published(g *index.Generation) {
 	fs.count.generationsPublished.Add(1)
+	if c, err := fs.idx.Contents(g); err == nil {
+		fs.tiers.Published(g, c, 0, nil)
+		fs.saveAfter(g, c)
+	}
 	fs.log.Debug("generation published", "identity", g.Identity.Name, "generation", g.Name)
 	fs.boundGenerations()
 }

@@ -240,6 +240,9 @@ func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fus
 		return fs.seekPlain(h.node, in, out)
 	}
 	f, err := fs.ram.Open(h.node.page())
+	if errorIs(err, syscall.ENOENT) {
+		return fs.seekPlain(h.node, in, out) // served from disk
+	}
 	if err != nil {
 		return status(fs.log, err)
 	}

@@ -9,13 +9,28 @@ import (
 // blockBytes is the unit of df.
 const blockBytes = 4096
 
-// StatFs implements fuse.RawFileSystem: the RAM tier's size and what pages hold
-// or have been promised. Inodes are counted by open handles left, the one thing
+// diskFill is what the disk tier may take, and takes. Without a bound of its own
+// it may take what its disk has left.
+func (fs *FS) diskFill() (size, used int64) {
+	u := fs.disk.Usage()
+	if u.SizeBytes > 0 {
+		return u.SizeBytes, u.UsedBytes
+	}
+	free, err := fs.disk.FreeBytes()
+	if err != nil {
+		return u.UsedBytes, u.UsedBytes
+	}
+	return u.UsedBytes + max(free-fs.cfg.Tiers.MinFreeBytes, 0), u.UsedBytes
+}
+
+// StatFs implements fuse.RawFileSystem: the size of both tiers and what pages
+// hold or have been promised. Inodes are counted by open handles left, the one thing
 // that a mount can run out of.
 func (fs *FS) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	held, reserved := fs.budget.Usage()
-	limit := fs.budget.Limit()
-	free := max(limit-held-reserved, 0)
+	size, used := fs.diskFill()
+	limit := fs.budget.Limit() + size
+	free := max(limit-held-reserved-used, 0)
 	const inodes = 1 << 30
 	*out = fuse.StatfsOut{
 		Blocks: uint64(limit / blockBytes), Bfree: uint64(free / blockBytes), Bavail: uint64(free / blockBytes),

@@ -28,13 +28,18 @@ func (c *closedWriters) next() <-chan struct{} {
 	return c.wake
 }
 
-func (fs *FS) writerClosed() {
+// writerClosed is told of every handle that is gone. A page whose writer is gone
+// is looked at now, at leisure, so that publication does not have to.
+func (fs *FS) writerClosed(h *handle) {
 	c := &fs.closed
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.wake != nil {
 		close(c.wake)
 		c.wake = nil
+	}
+	c.mu.Unlock()
+	if h.node.kind() == kindPage && h.writes() {
+		fs.stage.Settle(h.node.page())
 	}
 }
 

@@ -60,6 +60,7 @@ type daemonConfig struct {
 	AdmissionTimeout time.Duration `json:"admission_timeout"`
 	Passthrough      string        `json:"passthrough"` // passthroughAuto, passthroughOn or passthroughOff
 	MaxWrite         int           `json:"max_write"`   // bytes, agreed with the kernel
+	Tiers            tierOptions   `json:"tiers"`
 	Log              logOptions    `json:"log"`
 
 	FreshMount bool       `json:"fresh_mount"` // the kernel knows no node and no handle yet

@@ -108,7 +108,7 @@ func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) erro
 		case m := <-l.drain:
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(context.Background(), m.Limit)
-			if err := fs.Drain(ctx); err != nil {
+			if err := drain(ctx, fs, m.Reason); err != nil {
 				unfinished = fmt.Errorf("not everything that was under way could be finished: %w", err)
 				log.Warn(unfinished.Error(), "reason", m.Reason, "took", time.Since(began))
 			}
@@ -127,6 +127,19 @@ func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) erro
 			return errKeeperLost
 		}
 	}
+}
+
+// stopper is a filesystem that has more to do before its last end than before an upgrade.
+type stopper interface {
+	Stop(ctx context.Context) error
+}
+
+// drain makes fs ready for its end.
+func drain(ctx context.Context, fs filesystem, reason string) error {
+	if s, ok := fs.(stopper); ok && reason == drainShutdown {
+		return s.Stop(ctx)
+	}
+	return fs.Drain(ctx)
 }
 
 func closeFS(fs filesystem) error {

@@ -43,6 +43,7 @@ type mountOptions struct {
 	AllowOther       bool
 	Watchdog         time.Duration
 	ShutdownBudget   time.Duration
+	Tiers            tierOptions
 	Log              logOptions
 }
 
@@ -60,6 +61,7 @@ func (o *mountOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.AllowOther, "allow-other", os.Geteuid() == 0, "let other users enter the mount, as far as modes and owners of files and directories permit; root does by default")
 	fs.DurationVar(&o.Watchdog, "watchdog", 30*time.Second, "replace a daemon that has not answered for so long; 0: never")
 	fs.DurationVar(&o.ShutdownBudget, "shutdown-budget", 8*time.Second, "time for a clean stop, from signal to exit")
+	o.Tiers.AddFlags(fs)
 	o.Log.AddFlags(fs)
 }
 
@@ -113,6 +115,7 @@ func (o *mountOptions) validate(memory int64) error {
 		positive("staging-timeout", int64(o.StagingTimeout)),
 		positive("admission-timeout", int64(o.AdmissionTimeout)),
 		positive("shutdown-budget", int64(o.ShutdownBudget)),
+		o.Tiers.validate(),
 	)
 	if o.L1Size < 1<<20 {
 		err = errors.Join(err, fmt.Errorf("--l1-size %s is too little; the least is 1MiB", &o.L1Size))

@@ -18,6 +18,7 @@ func openFS(cfg *daemonConfig, log *slog.Logger) (filesystem, error) {
 		MaxStaging:       cfg.MaxStaging,
 		StagingTimeout:   cfg.StagingTimeout,
 		AdmissionTimeout: cfg.AdmissionTimeout,
+		Tiers:            cfg.Tiers.config(),
 		Passthrough:      cfg.Passthrough != passthroughOff,
 		FreshMount:       cfg.FreshMount,
 		FuseFD:           daemonFuseFD,

@@ -125,6 +125,9 @@ func (m *Manager) Retire(gs []*index.Generation, reason index.Reason, op index.O
 	for _, p := range r.Dropped {
 		m.Live.Dead(p)
 	}
+	for _, g := range gs {
+		m.Retired(g.ID)
+	}
 	changed := make([]pages.ID, 0, len(r.Changed))
 	for _, p := range r.Changed {
 		changed = append(changed, p.ID)

@@ -50,6 +50,10 @@ type Config struct {
 	// Evict retires generations of the identities, the coldest first, until
 	// enough says that it is or nothing is left that may go.
 	Evict func(identities []*index.Identity, enough func() bool)
+	// Retired is told of every generation that has gone, with no lock held.
+	Retired func(id index.ObjectID)
+	// Save makes pages durable before they are published, if that is wanted.
+	Save func(ctx context.Context, fresh []evict.Unpublished) error
 	// Changed is told, with no lock held, whenever the link counts of pages
 	// have changed. It returns when no process sees the old ones.
 	Changed func(ids []pages.ID)
@@ -76,6 +80,7 @@ type Manager struct {
 		byID    map[index.ObjectID]*Draft
 		byName  map[nameKey]*Draft
 		count   int                                        // stagings, ghosts not included
+		created uint64                                     // stagings ever entered
 		byKey   map[pages.Key]map[pages.ID]*stagedPage     // pages that stagings have written
 		byPage  map[pages.ID]*stagedPage                   // the same, and scratch files
 		holders map[index.ObjectID]map[index.ObjectID]bool // identity -> its stagings
@@ -185,6 +190,13 @@ func (m *Manager) Count() int {
 	return m.mu.count
 }
 
+// Created is how many stagings there have been since the start.
+func (m *Manager) Created() uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.mu.created
+}
+
 // Create makes an empty staging. EEXIST if the name is taken, EAGAIN if there
 // are --max-staging, EPERM while the identity has no document.
 func (m *Manager) Create(identity *index.Identity, name string, attr index.Attr, op index.Op) (*Draft, error) {
@@ -221,6 +233,7 @@ func (m *Manager) enter(d *Draft) error {
 			return refuse(syscall.EAGAIN, "%d stagings are open; the limit is --max-staging", m.mu.count)
 		}
 		m.mu.count++
+		m.mu.created++
 	}
 	m.mu.byName[k] = d
 	m.mu.byID[d.ID] = d

@@ -59,31 +59,34 @@ func (m *Manager) inspect(p *stagedPage) (pageState, error) {
 	if p.sealed.Load() || p.published.Load() {
 		return pageComplete, nil
 	}
-	st, err := m.ram.Stat(p.ID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return pageGone, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	if st.Bytes > p.Bytes {
-		return pageLong, nil
-	}
-	busy, err := m.hasWriter(p.ID)
+	// Handles first: one that is on its way out is waited for.
+	writing := m.writers.Writing(p.ID)
+	st, busy, err := m.ram.Settled(p.ID)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return pageGone, nil
+	case errors.Is(err, pages.ErrNoLeases): // the handles are all there is to ask
 	case err != nil:
 		return 0, err
-	case busy:
+	}
+	switch {
+	case st.Bytes > p.Bytes:
+		return pageLong, nil
+	case writing, busy:
 		return pageWritten, nil
 	case st.Bytes < p.Bytes:
 		return pageShort, nil
 	}
-	// The size was read before the writer was looked for: look again.
-	if st, err = m.ram.Stat(p.ID); err != nil || st.Bytes != p.Bytes {
-		return pageWritten, err
-	}
 	p.sealed.Store(true)
 	return pageComplete, nil
+}
+
+// Settle looks at a staged page whose writer has just gone, so that whoever
+// publishes finds it complete and need not look.
+func (m *Manager) Settle(id pages.ID) {
+	if r, ok := m.StagedPage(id); ok && !r.Scratch() {
+		_, _ = m.inspect(r.staged) // what it would say now, it says to publication
+	}
 }
 
 // abandoned reports whether a staged page is too short and nobody has it open or
@@ -127,19 +130,6 @@ func (d *Draft) dropAbandoned(slots []int) error {
 		d.m.unref([]PageRef{ref})
 	}
 	return nil
-}
-
-// hasWriter asks the open handles first (the ordinary path keeps none of its
-// descriptors over a restart), then the file itself.
-func (m *Manager) hasWriter(id pages.ID) (bool, error) {
-	if m.writers.Writing(id) {
-		return true, nil
-	}
-	busy, err := m.ram.HasWriter(id)
-	if errors.Is(err, pages.ErrNoLeases) {
-		return false, nil // the handles are all there is to ask
-	}
-	return busy, err
 }
 
 // Writable reports whether a staged page may be opened for writing once more: it

@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -51,6 +52,9 @@ func (d *Draft) publish(name string, op index.Op) (*index.Generation, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.save(fresh); err != nil {
+		return nil, err
+	}
 	p, err := d.publication(c, fresh, ids, op)
 	if err != nil {
 		return nil, err
@@ -67,6 +71,15 @@ func (d *Draft) publish(name string, op index.Op) (*index.Generation, error) {
 	}
 	d.finishPublish(g, replaced)
 	return g, nil
+}
+
+// save makes the new pages durable if publication is to wait for that.
+func (d *Draft) save(fresh []*stagedPage) error {
+	ps := make([]evict.Unpublished, len(fresh))
+	for i, sp := range fresh {
+		ps[i] = evict.Unpublished{ID: sp.ID, Key: sp.Key, Bytes: sp.Bytes}
+	}
+	return d.m.Save(context.Background(), ps)
 }
 
 // beginPublish checks the name and closes the staging for changes.

@@ -1,0 +1,227 @@
+package fusefs
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"ckptfs/evict"
+	"ckptfs/evict/retention"
+	"ckptfs/fusefs/staging"
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// TierConfig is how the two tiers work together.
+type TierConfig struct {
+	Dir            string // of the disk tier; "" is below the state directory
+	L2Bytes        int64  // bound of the disk tier on real bytes; 0: only MinFree
+	MinFreeBytes   int64  // what the disk tier leaves free on its disk
+	Compress       pages.Compress
+	High, Low      float64 // watermarks of the RAM tier
+	WritePolicy    evict.WritePolicy
+	Retention      string // recency or adaptive
+	SupersedeGrace time.Duration
+}
+
+// Fixed numbers of the tiers. A page is read and written in large pieces, so few
+// at a time keep a disk busy.
+const (
+	writersAtATime = 2
+	loadersAtATime = 4
+	loadWait       = 2 * time.Second
+)
+
+// openTiers opens the disk tier and joins it with the RAM tier.
+func (fs *FS) openTiers() error {
+	tc := fs.cfg.Tiers
+	if tc.Dir == "" {
+		tc.Dir = filepath.Join(fs.cfg.StateDir, "disk")
+	}
+	if tc.High == 0 {
+		tc.High, tc.Low = 0.8, 0.64
+	}
+	if tc.WritePolicy == "" {
+		tc.WritePolicy = evict.WriteOnEvict
+	}
+	var err error
+	fs.disk, err = pages.OpenDisk(pages.DiskConfig{
+		Dir: tc.Dir, SizeBytes: tc.L2Bytes, MinFreeBytes: tc.MinFreeBytes, Compress: tc.Compress, OnEvent: fs.diskEvent,
+	})
+	if err != nil {
+		return fmt.Errorf("disk tier: %w", err)
+	}
+	used, err := fs.idx.DiskBytes()
+	if err != nil {
+		return err
+	}
+	fs.disk.SetUsage(used)
+	fs.budget = evict.NewBudget(fs.cfg.L1Bytes)
+	fs.live = evict.NewLive(fs.ram, fs.budget)
+	fs.tiers = evict.New(evict.Config{
+		Index: fs.idx, RAM: fs.ram, Disk: fs.disk, Live: fs.live, Budget: fs.budget,
+		Policy: policyOf(tc), Log: fs.log, Now: fs.now,
+		High: tc.High, Low: tc.Low, WritePolicy: tc.WritePolicy,
+		Writers: writersAtATime, Loaders: loadersAtATime, LoadWait: loadWait,
+		Retire: fs.retireServerSide, Leases: fs.leases.all, Spare: fs.leases.spare, Spared: fs.leases.spared,
+	})
+	return fs.ram.ClearLoads()
+}
+
+func policyOf(tc TierConfig) retention.Policy {
+	if tc.Retention == "recency" {
+		return retention.NewRecency(tc.SupersedeGrace)
+	}
+	return retention.NewAdaptive(tc.SupersedeGrace, retention.DefaultCosts())
+}
+
+// diskEvent logs what goes wrong with stored data.
+func (fs *FS) diskEvent(e pages.Event) {
+	fs.log.Error("the disk tier has a bad object", "event", fmt.Sprintf("%+v", e))
+}
+
+// saveFirst makes new pages durable before they are published, under the write
+// policy always.
+func (fs *FS) saveFirst(ctx context.Context, fresh []evict.Unpublished) error {
+	if fs.cfg.Tiers.WritePolicy != evict.WriteAlways {
+		return nil
+	}
+	return fs.tiers.SaveUnpublished(ctx, fresh)
+}
+
+// saveAfter records and syncs what saveFirst has written.
+func (fs *FS) saveAfter(g *index.Generation, c *index.Contents) {
+	if fs.cfg.Tiers.WritePolicy != evict.WriteAlways {
+		return
+	}
+	rows, err := fs.savedRows(c.Pages)
+	if err == nil {
+		err = fs.tiers.Save(context.Background(), rows)
+	}
+	if err != nil {
+		fs.log.Warn("a published generation may not survive a power loss yet", "generation", g.Name, "error", err)
+	}
+}
+
+func (fs *FS) savedRows(ids []pages.ID) ([]*index.Page, error) {
+	rows, err := fs.idx.Pages(ids)
+	if err != nil {
+		return nil, err
+	}
+	kept := rows[:0]
+	for _, p := range rows {
+		if p != nil {
+			kept = append(kept, p)
+		}
+	}
+	return kept, nil
+}
+
+// saveNode is fsync: everything below the node is on disk when it returns. In a
+// staging nothing is promised before publication.
+func (fs *FS) saveNode(n nodeID) error {
+	var ids []pages.ID
+	switch {
+	case n.kind() == kindPage:
+		ids = []pages.ID{n.page()}
+	case n.inGeneration():
+		t, err := fs.treeOf(n)
+		if err != nil || t.draft != nil {
+			return err
+		}
+		c, err := fs.idx.Contents(t.gen)
+		if err != nil {
+			return err
+		}
+		ids = pagesBelow(c, n)
+	}
+	rows, err := fs.savedRows(ids)
+	if err != nil {
+		return err
+	}
+	return fs.tiers.Save(context.Background(), rows)
+}
+
+// pagesBelow lists the pages of a generation that are below one of its
+// directories.
+func pagesBelow(c *index.Contents, n nodeID) []pages.ID {
+	p := n.place()
+	if p.Level == staging.LevelRoot {
+		return c.Pages
+	}
+	var ids []pages.ID
+	for slot, id := range c.Pages {
+		rank, group, _ := c.Layout.At(slot)
+		if rank == p.Rank && (p.Level == staging.LevelRank || group == p.Group) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// reconcile does beside the service what no start waits for: the policy learns
+// the generations, and disk and index are compared.
+func (fs *FS) reconcile(ctx context.Context) {
+	fs.tiers.Learn(ctx)
+	if err := fs.tiers.Reconcile(ctx); err != nil && ctx.Err() == nil {
+		fs.log.Warn("the disk tier could not be looked through", "error", err)
+	}
+}
+
+// Stop ends the service in good order: stores under way finish, then what is
+// only in RAM is written to disk, as far as ctx allows.
+func (fs *FS) Stop(ctx context.Context) error {
+	began := fs.now()
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(time.Minute)
+	}
+	budget := time.Until(deadline)
+	fs.finishStores(min(budget/3, 5*time.Second))
+	drained, cancel := context.WithTimeout(ctx, budget/4)
+	err := fs.Drain(drained)
+	cancel()
+	f := fs.tiers.Flush(ctx)
+	fs.log.Info("RAM is written to disk", "pages", f.Pages, "bytes", f.Bytes, "pages_left", f.Left, "bytes_left", f.LeftBytes, "took", fs.now().Sub(began).Round(time.Millisecond))
+	return err
+}
+
+// finishStores waits until no staging is left and none came for half a second,
+// or none came for three, or limit has passed.
+func (fs *FS) finishStores(limit time.Duration) {
+	end := time.Now().Add(limit)
+	last, seen := time.Now(), fs.stage.Created()
+	for time.Now().Before(end) {
+		if n := fs.stage.Created(); n != seen {
+			last, seen = time.Now(), n
+		}
+		quiet := time.Since(last)
+		if fs.stage.Count() == 0 && (quiet > 500*time.Millisecond || seen == 0) || quiet > 3*time.Second {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// tierCounters adds what the tiers count.
+func (fs *FS) tierCounters(m map[string]int64) {
+	c := &fs.tiers.Counts
+	for name, v := range map[string]int64{
+		"disk_written_bytes":           c.WrittenBytes.Load(),
+		"disk_written_pages":           c.WrittenPages.Load(),
+		"disk_write_failures":          c.WriteFailures.Load(),
+		"loaded_bytes":                 c.LoadedBytes.Load(),
+		"loaded_pages":                 c.LoadedPages.Load(),
+		"uncached_opens":               c.UncachedOpens.Load(),
+		"evicted_pages":                c.EvictedPages.Load(),
+		"evicted_bytes":                c.EvictedBytes.Load(),
+		"dropped_unwritten_bytes":      c.DroppedUnsaved.Load(),
+		"lost_pages":                   c.LostPages.Load(),
+		"generations_retired_lost":     c.RetiredLost.Load(),
+		"generations_retired_pressure": c.RetiredPressure.Load(),
+		"generations_retired_disk":     c.RetiredDisk.Load(),
+	} {
+		m[name] = v
+	}
+}
