@@ -57,7 +57,7 @@ func TestBlobs(t *testing.T) {
 func TestBadBlobs(t *testing.T) {
 	d := openTestDisk(t, DiskConfig{})
 	ctx := context.Background()
-	body := bytes.Repeat([]byte("manifest "), 50)
+	body := bytes.Repeat([]byte("manifest "), 10)
 	path := blobPath(t, d, "b")
 	file := func() []byte {
 		if err := d.PutBlob(ctx, "b", body, false); err != nil {

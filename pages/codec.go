@@ -13,7 +13,7 @@ type codecID uint8
 
 const (
 	codecRaw     codecID = 0
-	codecZstd    codecID = 1 // RFC 8878 frames
+	codecZstd    codecID = 1 // RFC 8878: a frame for each plane
 	codecHuffman codecID = 2 // Huffman coding alone, as in RFC 8878 section 4.2; huffman.go
 )
 
@@ -32,7 +32,8 @@ func (c codecID) String() string {
 	return fmt.Sprintf("codec %d", uint8(c))
 }
 
-// coding is how a page is to be coded: codec and plane width (1, 2 or 4 bytes).
+// coding is how a page is to be coded: the codec, and 1 plane (the bytes as
+// they are) or planeWidth of them.
 type coding struct {
 	codec  codecID
 	planes int
@@ -86,12 +87,12 @@ func (c *coder) encode(src []byte, how coding) ([]byte, error) {
 	in := src
 	if how.planes > 1 {
 		in = c.separated(len(src))
-		separatePlanes(in, src, how.planes)
+		separatePlanes(in, src)
 	}
 	var err error
 	switch how.codec {
 	case codecZstd:
-		err = c.encodeZstd(in)
+		err = c.encodeZstd(in, how.planes)
 	case codecHuffman:
 		c.encoded, err = appendHuffman(c.encoded[:0], in, how.planes, &c.huff)
 	default:
@@ -103,7 +104,9 @@ func (c *coder) encode(src []byte, how coding) ([]byte, error) {
 	return c.encoded, nil
 }
 
-func (c *coder) encodeZstd(in []byte) error {
+// encodeZstd makes one frame of each plane (a frame of several would code them
+// with one table) and one of the bytes beyond the last word.
+func (c *coder) encodeZstd(in []byte, planes int) error {
 	if c.enc == nil {
 		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(c.level),
 			zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithWindowSize(maxBlockBytes))
@@ -112,7 +115,14 @@ func (c *coder) encodeZstd(in []byte) error {
 		}
 		c.enc = enc
 	}
-	c.encoded = c.enc.EncodeAll(in, c.encoded[:0])
+	c.encoded = c.encoded[:0]
+	for n := len(in) / planes; planes > 0; planes-- {
+		c.encoded = c.enc.EncodeAll(in[:n], c.encoded)
+		in = in[n:]
+	}
+	if len(in) > 0 {
+		c.encoded = c.enc.EncodeAll(in, c.encoded)
+	}
 	return nil
 }
 
@@ -133,7 +143,7 @@ func (c *coder) decode(dst, src []byte, how coding) error {
 		err = fmt.Errorf("%v does not shorten blocks", how.codec)
 	}
 	if err == nil && how.planes > 1 {
-		joinPlanes(dst, out, how.planes)
+		joinPlanes(dst, out)
 	}
 	return err
 }

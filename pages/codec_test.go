@@ -4,36 +4,34 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 )
 
 func TestPlanesAreLossless(t *testing.T) {
-	for _, width := range []int{1, 2, 4} {
-		for n := range 200 {
-			src := randomPage(uint64(n), n)
-			sep, back := make([]byte, n), make([]byte, n)
-			separatePlanes(sep, src, width)
-			for i, v := range src[:n/width*width] {
-				if sep[i%width*(n/width)+i/width] != v {
-					t.Fatalf("width %d, %d bytes: byte %d is in the wrong plane", width, n, i)
-				}
+	for n := range 200 {
+		src := randomPage(uint64(n), n)
+		sep, back := make([]byte, n), make([]byte, n)
+		separatePlanes(sep, src)
+		for i, v := range src[:n/planeWidth*planeWidth] {
+			if sep[i%planeWidth*(n/planeWidth)+i/planeWidth] != v {
+				t.Fatalf("%d bytes: byte %d is in the wrong plane", n, i)
 			}
-			joinPlanes(back, sep, width)
-			if !bytes.Equal(back, src) {
-				t.Fatalf("width %d, %d bytes: not what it was", width, n)
-			}
+		}
+		joinPlanes(back, sep)
+		if !bytes.Equal(back, src) {
+			t.Fatalf("%d bytes: not what it was", n)
 		}
 	}
 }
 
 var allCodings = []coding{
-	{codecZstd, 1}, {codecZstd, 2}, {codecZstd, 4},
-	{codecHuffman, 1}, {codecHuffman, 2}, {codecHuffman, 4},
+	{codecZstd, 1}, {codecZstd, planeWidth}, {codecHuffman, 1}, {codecHuffman, planeWidth},
 }
 
 func TestCodecsAreLossless(t *testing.T) {
 	c := new(coderPool).get()
 	for _, p := range testPages {
-		for _, n := range []int{1, 2, 3, 5, 100, 4095, 4096, 131072, 131073, 262141, 262144, 1 << 20} {
+		for _, n := range []int{1, 2, 3, 5, 100, 4095, 4096, 131073, 262141, 262144} {
 			src := p.make(uint64(n), n)
 			for _, how := range allCodings {
 				out, err := c.encode(src, how)
@@ -59,12 +57,12 @@ func TestCodecsAreLossless(t *testing.T) {
 func TestChooseAuto(t *testing.T) {
 	c := new(coderPool).get()
 	want := map[string]coding{
-		"bf16": {codecHuffman, 2}, "fp8": {codecHuffman, 1}, "fp32": {codecHuffman, 4},
-		"half-filled": {codecHuffman, 2}, "repeated-rows": {codecZstd, 1}, "random": {codecRaw, 1},
+		"bf16": {codecHuffman, planeWidth}, "fp8": {codecHuffman, 1}, "fp32": {codecHuffman, planeWidth},
+		"half-filled": {codecHuffman, planeWidth}, "repeated-rows": {codecZstd, 1}, "random": {codecRaw, 1},
 	}
 	for _, p := range testPages {
 		b := p.make(7, 8*sampleBytes)
-		got, err := chooseAuto(c, [][]byte{b[:sampleBytes], b[len(b)/2:][:sampleBytes]})
+		got, _, err := chooseAuto(c, [][]byte{b[:sampleBytes], b[len(b)/2:][:sampleBytes]})
 		if err != nil || got != want[p.name] {
 			t.Errorf("%s: chose %v, %v; want %v", p.name, got, err, want[p.name])
 		}
@@ -75,8 +73,8 @@ func TestHuffmanEstimate(t *testing.T) {
 	c := new(coderPool).get()
 	for _, p := range testPages {
 		s := p.make(3, sampleBytes)
-		for _, width := range []int{1, 2, 4} {
-			out, err := c.encode(s, coding{codecHuffman, width})
+		for planes, est := range map[int]float64{1: countBytes(s).huffmanTogether(), planeWidth: countBytes(s).huffmanPlanes()} {
+			out, err := c.encode(s, coding{codecHuffman, planes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,8 +82,8 @@ func TestHuffmanEstimate(t *testing.T) {
 			if out != nil {
 				got = float64(len(out))
 			}
-			if est := countBytes(s).huffmanEstimate(width); est < got*0.95-200 || est > got*1.05+200 {
-				t.Errorf("%s, width %d: estimated %.0f, is %.0f", p.name, width, est, got)
+			if est < got*0.95-200 || est > got*1.05+200 {
+				t.Errorf("%s, %d planes: estimated %.0f, is %.0f", p.name, planes, est, got)
 			}
 		}
 	}
@@ -188,20 +186,18 @@ func BenchmarkCRC32C(b *testing.B) {
 
 func BenchmarkPlanes(b *testing.B) {
 	src, dst := randomPage(1, defaultBlockBytes), make([]byte, defaultBlockBytes)
-	for _, width := range []int{2, 4} {
-		b.Run(fmt.Sprintf("separate%d", width), func(b *testing.B) {
-			b.SetBytes(int64(len(src)))
-			for b.Loop() {
-				separatePlanes(dst, src, width)
-			}
-		})
-		b.Run(fmt.Sprintf("join%d", width), func(b *testing.B) {
-			b.SetBytes(int64(len(src)))
-			for b.Loop() {
-				joinPlanes(dst, src, width)
-			}
-		})
-	}
+	b.Run("separate", func(b *testing.B) {
+		b.SetBytes(int64(len(src)))
+		for b.Loop() {
+			separatePlanes(dst, src)
+		}
+	})
+	b.Run("join", func(b *testing.B) {
+		b.SetBytes(int64(len(src)))
+		for b.Loop() {
+			joinPlanes(dst, src)
+		}
+	})
 }
 
 func BenchmarkChooseAuto(b *testing.B) {
@@ -213,5 +209,45 @@ func BenchmarkChooseAuto(b *testing.B) {
 				chooseAuto(c, [][]byte{s[:sampleBytes], s[sampleBytes:]})
 			}
 		})
+	}
+}
+
+func TestKeepsUp(t *testing.T) {
+	for _, c := range []struct {
+		ratio, disk float64
+		cpus        int
+		want        bool
+	}{
+		{0.7, 0, 1, true},    // nothing is known yet
+		{0.7, 5e8, 2, true},  // a slow disk
+		{0.7, 3e9, 2, false}, // a fast one, few CPUs
+		{0.7, 3e9, 16, true},
+		{0.4, 3e9, 2, true}, // so short that it does not matter
+	} {
+		if got := keepsUp(c.ratio, c.disk, c.cpus); got != c.want {
+			t.Errorf("keepsUp(%v, %v, %d) = %v", c.ratio, c.disk, c.cpus, got)
+		}
+	}
+}
+
+func TestDiskSpeed(t *testing.T) {
+	var s diskSpeed
+	s.observe(1000, time.Second) // too little to tell
+	if s.bytesPerSec() != 0 {
+		t.Error("a small write was believed")
+	}
+	s.observe(1e6, time.Millisecond)
+	if got := s.bytesPerSec(); got != 1e9 {
+		t.Errorf("%v, want the first observation", got)
+	}
+	s.observe(1e6, time.Second)
+	if got := s.bytesPerSec(); got < 9e8 {
+		t.Errorf("%v after one slow write", got)
+	}
+	for range 1000 {
+		s.observe(1e6, time.Second)
+	}
+	if got := s.bytesPerSec(); got > 2e6 {
+		t.Errorf("%v after many slow writes", got)
 	}
 }

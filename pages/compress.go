@@ -35,6 +35,9 @@ const (
 	// zstdBetter is how much shorter zstd must be than Huffman coding alone
 	// before auto takes it: it decodes at a third of the speed.
 	zstdBetter = 0.85
+	// planesBetter is the part of a page that separating bytes must save before
+	// auto does it: it costs as much time as decoding.
+	planesBetter = 0.01
 	// minCompressBytes is the page size below which whole disk blocks of
 	// 4 KiB leave nothing to gain.
 	minCompressBytes = 16 << 10
@@ -90,50 +93,62 @@ func (t *trials) result(gained bool) {
 	}
 }
 
-// chooseAuto picks a coding by samples of a page. Huffman's result is computed
-// from how often each byte occurs, zstd's is tried.
-func chooseAuto(c *coder, samples [][]byte) (coding, error) {
-	best := coding{codecRaw, 1}
+// decodeBytesPerSec is about what one CPU decodes (FORMAT.md has the figures).
+const decodeBytesPerSec = 1e9
+
+// keepsUp reports whether all CPUs together decode as fast as the disk reads:
+// a page must not come back later for being shorter. Of pages that take half
+// of their size or less the disk reads so little that they always do.
+func keepsUp(ratio, diskBytesPerSec float64, cpus int) bool {
+	return ratio <= 0.5 || diskBytesPerSec <= decodeBytesPerSec*float64(cpus)
+}
+
+// chooseAuto picks a coding by samples of a page, and says to which part of its
+// size it brings them. Huffman's result is computed from how often each byte
+// occurs, zstd's is tried.
+func chooseAuto(c *coder, samples [][]byte) (best coding, ratio float64, err error) {
+	best = coding{codecRaw, 1}
 	var total int
 	var zstdBytes float64
-	huff := map[int]float64{}
+	var huff1, huff4 float64
 	for _, s := range samples {
 		total += len(s)
 		counts := countBytes(s)
-		for _, width := range []int{1, 2, 4} {
-			huff[width] += counts.huffmanEstimate(width)
-		}
+		huff1 += counts.huffmanTogether()
+		huff4 += counts.huffmanPlanes()
 		out, err := c.encode(s, coding{codecZstd, 1})
 		if err != nil {
-			return best, err
+			return best, 1, err
 		}
 		if out == nil {
 			out = s
 		}
 		zstdBytes += float64(len(out))
 	}
-	limit := float64(total) * (1 - minGain)
-	for _, width := range []int{1, 2, 4} {
-		if huff[width] < limit {
-			best, limit = coding{codecHuffman, width}, huff[width]
-		}
+	limit, length := float64(total)*(1-minGain), float64(total)
+	if huff1 < limit {
+		best, limit, length = coding{codecHuffman, 1}, huff1, huff1
+	}
+	if huff4 < limit-planesBetter*float64(total) {
+		best, limit, length = coding{codecHuffman, planeWidth}, huff4, huff4
 	}
 	if best.codec == codecHuffman {
 		limit *= zstdBetter
 	}
 	if zstdBytes < limit {
-		best = coding{codecZstd, 1}
+		best, length = coding{codecZstd, 1}, zstdBytes
 	}
-	return best, nil
+	return best, length / float64(total), nil
 }
 
-// chooseZstd picks the plane width with which zstd does best on the samples.
+// chooseZstd finds out whether zstd does better on the samples with their bytes
+// separated.
 func chooseZstd(c *coder, samples [][]byte) (coding, error) {
 	best, bestBytes := coding{codecZstd, 1}, math.MaxInt
-	for _, width := range []int{1, 2, 4} {
+	for _, planes := range []int{1, planeWidth} {
 		n := 0
 		for _, s := range samples {
-			out, err := c.encode(s, coding{codecZstd, width})
+			out, err := c.encode(s, coding{codecZstd, planes})
 			if err != nil {
 				return best, err
 			}
@@ -143,7 +158,7 @@ func chooseZstd(c *coder, samples [][]byte) (coding, error) {
 			n += len(out)
 		}
 		if n < bestBytes {
-			best, bestBytes = coding{codecZstd, width}, n
+			best, bestBytes = coding{codecZstd, planes}, n
 		}
 	}
 	return best, nil
@@ -163,25 +178,30 @@ func countBytes(s []byte) *byteCounts {
 	return &c
 }
 
-// huffmanEstimate is about how many bytes it takes to code the bytes of values
-// of the given width separately: the entropy of each plane.
-func (c *byteCounts) huffmanEstimate(width int) (bytes float64) {
-	const treeBytes = 64 // about, of a piece
-	for p := range width {
-		plane := c[p]
-		for q := p + width; q < 4; q += width {
-			for v := range plane {
-				plane[v] += c[q][v]
-			}
-		}
-		n, bits := entropy(&plane)
-		bytes += min(n, bits/8+treeBytes)
+// huffmanPlanes is about how many bytes the counted ones take, each plane coded
+// by itself.
+func (c *byteCounts) huffmanPlanes() (bytes float64) {
+	for p := range c {
+		bytes += huffmanEstimate(&c[p])
 	}
 	return bytes
 }
 
-// entropy of n counted bytes, in bits.
-func entropy(counts *[256]uint32) (n, bits float64) {
+// huffmanTogether is the same for all of them together.
+func (c *byteCounts) huffmanTogether() float64 {
+	sum := c[0]
+	for _, plane := range c[1:] {
+		for v, n := range plane {
+			sum[v] += n
+		}
+	}
+	return huffmanEstimate(&sum)
+}
+
+// huffmanEstimate is the entropy of the counted bytes, and a tree.
+func huffmanEstimate(counts *[256]uint32) float64 {
+	const treeBytes = 64 // about
+	var n, bits float64
 	for _, c := range counts {
 		n += float64(c)
 	}
@@ -190,5 +210,5 @@ func entropy(counts *[256]uint32) (n, bits float64) {
 			bits += float64(c) * math.Log2(n/float64(c))
 		}
 	}
-	return n, bits
+	return min(n, bits/8+treeBytes)
 }

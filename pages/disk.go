@@ -29,6 +29,10 @@ type DiskConfig struct {
 	// ReadOnly opens for looking only (fsck): nothing is made, moved or written.
 	ReadOnly bool
 
+	// DiskBytesPerSec is what the disk does; above what the CPUs can decode,
+	// auto does without compression. 0: found out by writing.
+	DiskBytesPerSec float64
+
 	CopyParallel int         // reads in flight of one CopyTo; 0: 2
 	OnEvent      func(Event) // told of what goes wrong with stored data; may be nil
 	Steps        Steps       // fault injection; nil: none
@@ -55,6 +59,7 @@ type Disk struct {
 	buffers bufferPool
 	coders  coderPool
 	trials  trials
+	speed   diskSpeed
 	tempSeq atomic.Uint64
 
 	mu struct {
@@ -93,6 +98,7 @@ func OpenDisk(cfg DiskConfig) (*Disk, error) {
 	}
 	d := &Disk{cfg: cfg, fs: diskFS{cfg.Steps}, coders: coderPool{level: cfg.Compress.zstdLevel()}}
 	d.acct.sizeBytes = cfg.SizeBytes
+	d.speed.fixed = cfg.DiskBytesPerSec
 	d.mu.areas = map[string]*area{}
 	d.mu.inFlight = map[string]bool{}
 	d.mu.leaked = map[string]int64{}

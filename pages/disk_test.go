@@ -21,6 +21,9 @@ func testKey(i int) Key { return sha256.Sum256(fmt.Append(nil, "page ", i)) }
 // what is really there.
 func openTestDisk(t testing.TB, cfg DiskConfig) *Disk {
 	t.Helper()
+	if cfg.DiskBytesPerSec == 0 {
+		cfg.DiskBytesPerSec = 1 // so slow that compression pays, whatever the machine
+	}
 	if cfg.Dir == "" {
 		cfg.Dir = filepath.Join(t.TempDir(), "l2")
 	}
@@ -106,7 +109,7 @@ func read(d *Disk, key Key) ([]byte, error) {
 	return b, nil
 }
 
-var testSizes = []int{1, 100, 4095, 4096, 4097, 16384, 65536, 262143, 262144, 262145, 1<<20 + 1, 3 << 20, 6893568}
+var testSizes = []int{1, 100, 4095, 4096, 4097, 16384, 65536, 262143, 262144, 262145, 1<<20 + 1, 3 << 20}
 
 func TestDiskRoundTrip(t *testing.T) {
 	for _, mode := range []Compress{CompressAuto, CompressOff, CompressZstd} {
@@ -115,7 +118,7 @@ func TestDiskRoundTrip(t *testing.T) {
 			i := 0
 			for _, p := range testPages {
 				for _, n := range testSizes {
-					if n > 1<<20 && p.name != "half-filled" && p.name != "random" {
+					if n > 262144 && p.name != "half-filled" && p.name != "random" {
 						continue // slow to make, and nothing new
 					}
 					i++

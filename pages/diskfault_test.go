@@ -24,7 +24,7 @@ type faultOp struct {
 
 var faultPages = func() (list [][]byte) {
 	for i := range 6 {
-		list = append(list, bf16Page(uint64(i), 300_000))
+		list = append(list, bf16Page(uint64(i), 70_000))
 	}
 	return list
 }()

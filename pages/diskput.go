@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -179,14 +181,19 @@ func (w *objectWriter) choose() error {
 		}
 		samples = append(samples, s)
 	}
-	pick := chooseAuto
+	how, err := coding{codecRaw, 1}, error(nil)
 	if mode == CompressZstd {
-		pick = chooseZstd
+		how, err = chooseZstd(w.coder, samples)
+	} else {
+		var ratio float64
+		how, ratio, err = chooseAuto(w.coder, samples)
+		if !keepsUp(ratio, w.d.speed.bytesPerSec(), runtime.GOMAXPROCS(0)) {
+			how = coding{codecRaw, 1}
+		}
+		w.d.trials.result(how.codec != codecRaw)
 	}
-	var err error
-	w.how, err = pick(w.coder, samples)
-	if err == nil && mode == CompressAuto {
-		w.d.trials.result(w.how.codec != codecRaw)
+	if err == nil {
+		w.how = how
 	}
 	return err
 }
@@ -274,9 +281,11 @@ func (w *objectWriter) flush(n int) error {
 	if n == 0 {
 		return nil
 	}
+	began := time.Now()
 	if err := w.write(w.buf[:n], w.off); err != nil {
 		return err
 	}
+	w.d.speed.observe(n, time.Since(began))
 	w.off += int64(n)
 	w.n = copy(w.buf, w.buf[n:max(n, w.n)])
 	return nil

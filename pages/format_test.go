@@ -20,8 +20,8 @@ var fixtures = []struct {
 	page []byte
 }{
 	{"v1-raw", CompressOff, randomPage(101, 5000)},
-	{"v1-huffman2", CompressAuto, halfPage(102, 40_001)},
-	{"v1-huffman4", CompressAuto, append(fp32Page(103, 30_000), make([]byte, 300_003)...)},
+	{"v1-huffman", CompressAuto, append(fp8Page(102, 30_000), make([]byte, 10_001)...)},
+	{"v1-huffman-planes", CompressAuto, append(fp32Page(103, 30_000), make([]byte, 300_003)...)},
 	{"v1-zstd", CompressAuto, rowsPage(104, 300_000)},
 	{"v1-zstd-planes", CompressZstd, append(bf16Page(105, 20_000), make([]byte, 280_001)...)},
 }
@@ -36,7 +36,7 @@ func TestFixtures(t *testing.T) {
 	for i, f := range fixtures {
 		path := filepath.Join(fixtureDir, f.file)
 		if *updateFixtures {
-			w := must(OpenDisk(DiskConfig{Dir: d.Dir(), Compress: f.mode}))(t)
+			w := must(OpenDisk(DiskConfig{Dir: d.Dir(), Compress: f.mode, DiskBytesPerSec: 1}))(t)
 			put(t, w, testKey(i), f.page)
 			if err := os.WriteFile(path, must(os.ReadFile(w.ObjectPath(testKey(i))))(t), 0o644); err != nil {
 				t.Fatal(err)

@@ -31,7 +31,7 @@ func crc32c(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 type header struct {
 	key        Key
 	codec      codecID
-	planes     int // width in bytes of the values whose bytes are separated; 1: not
+	planes     int // 1: blocks are coded as they are; planeWidth: their bytes are separated first
 	blockBytes int64
 	rawBytes   int64
 	blocks     []blockEntry
@@ -153,7 +153,7 @@ func parseFields(b []byte, key Key, fileBytes int64) (*header, error) {
 	switch {
 	case h.key != key:
 		return nil, bad("foreign", "this is the object of key %x", h.key[:])
-	case !h.codec.known() || (h.planes != 1 && h.planes != 2 && h.planes != 4):
+	case !h.codec.known() || (h.planes != 1 && h.planes != planeWidth):
 		return nil, bad("header", "codec %d with planes of %d", h.codec, h.planes)
 	case h.blockBytes < minBlockBytes || h.blockBytes > maxBlockBytes || h.blockBytes&(h.blockBytes-1) != 0:
 		return nil, bad("header", "blocks of %d bytes", h.blockBytes)

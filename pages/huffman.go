@@ -9,8 +9,7 @@ import (
 )
 
 // The huffman codec: each plane of a block in pieces of at most 128 KiB, each
-// coded by itself, and what a width that does not divide the length leaves over
-// as one more piece. A piece is a 32-bit word, its stored length and in the two
+// coded by itself, and the bytes beyond the last word as one more piece. A piece is a 32-bit word, its stored length and in the two
 // top bits how it is stored, and then its bytes. Values of floating point have
 // no repetitions to find, so what zstd adds to this costs time and, by chance
 // matches, even space; FORMAT.md has the figures.

@@ -21,27 +21,42 @@ var ErrNoLeases = errors.New("file leases are not to be had")
 // lease to go and this process gets a SIGIO, which the Go runtime drops unless
 // a program asks for it.
 func (r *RAM) HasWriter(id ID) (bool, error) {
+	_, busy, err := r.Settled(id)
+	return busy, err
+}
+
+// Settled is HasWriter together with a Stat at an instant in which nobody could
+// write. Without leases (ErrNoLeases) the Stat is good all the same.
+func (r *RAM) Settled(id ID) (st Stat, busy bool, err error) {
 	name := ramName(id)
 	fd, err := retryEINTRInt(func() (int, error) {
 		return unix.Openat(r.pfd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	})
 	if err != nil {
-		return false, r.pathError("open", id, err)
+		return Stat{}, false, r.pathError("open", id, err)
 	}
 	defer unix.Close(fd)
-	_, err = retryEINTRInt(func() (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK) })
-	switch err {
-	case nil:
+	_, leaseErr := retryEINTRInt(func() (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK) })
+	var u unix.Stat_t
+	err = retryEINTR(func() error { return unix.Fstat(fd, &u) })
+	if leaseErr == nil {
 		// Not left to close: a child between fork and exec may share the
 		// descriptor, and the lease would live until it execs.
 		_, _ = retryEINTRInt(func() (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK) })
-		return false, nil
-	case unix.EAGAIN:
-		return true, nil
-	case unix.EINVAL, unix.EACCES, unix.ENOLCK:
-		return false, r.pathError("lease", id, fmt.Errorf("%w: %w", ErrNoLeases, err))
 	}
-	return false, r.pathError("lease", id, err)
+	if err != nil {
+		return Stat{}, false, r.pathError("stat", id, err)
+	}
+	st = statOf(&u)
+	switch leaseErr {
+	case nil:
+		return st, false, nil
+	case unix.EAGAIN:
+		return st, true, nil
+	case unix.EINVAL, unix.EACCES, unix.ENOLCK:
+		return st, false, r.pathError("lease", id, fmt.Errorf("%w: %w", ErrNoLeases, leaseErr))
+	}
+	return st, false, r.pathError("lease", id, leaseErr)
 }
 
 // HasWriters is HasWriter for many pages: busy[i] answers for ids[i]. It stops

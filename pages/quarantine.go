@@ -129,17 +129,11 @@ func (d *Disk) moveAway(a *area, path, name string, st unix.Stat_t, why error) (
 	return EventQuarantined, moved, nil
 }
 
-// freeName is path, or path with a number if that is taken.
+// freeName is path, or path with something random if that is taken.
 func (d *Disk) freeName(path string) (string, error) {
-	for i := 1; ; i++ {
-		try := path
-		if i > 1 {
-			try = fmt.Sprintf("%s.%d", path, i)
-		}
-		if _, err := d.fs.lstat(try); errors.Is(err, os.ErrNotExist) {
-			return try, nil
-		} else if err != nil {
-			return "", err
-		}
+	_, err := d.fs.lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return path, nil
 	}
+	return path + "." + randomHex(8), err
 }

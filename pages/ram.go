@@ -156,7 +156,11 @@ func (r *RAM) statName(name string) (_ Stat, regular bool, err error) {
 		return Stat{}, false, err
 	}
 	regular = st.Mode&unix.S_IFMT == unix.S_IFREG
-	return Stat{Bytes: st.Size, AllocatedBytes: st.Blocks * 512, Mtime: st.Mtim.Nano()}, regular, nil
+	return statOf(&st), regular, nil
+}
+
+func statOf(st *unix.Stat_t) Stat {
+	return Stat{Bytes: st.Size, AllocatedBytes: st.Blocks * 512, Mtime: st.Mtim.Nano()}
 }
 
 // Truncate sets the size of a page that is not published yet.
