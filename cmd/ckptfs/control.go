@@ -15,7 +15,7 @@ const (
 	opConfig = "config" // the first message: Config
 	opGo     = "go"     // the kernel has its INIT reply: serve
 	opPing   = "ping"   // to be answered by opPong with the same Seq
-	opDrain  = "drain"  // Reason; begin nothing new, answer opDrained within Limit
+	opDrain  = "drain"  // Reason, Limit; finish what is under way, then answer opDrained
 	opExit   = "exit"   // close everything and exit
 )
 

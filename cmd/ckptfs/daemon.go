@@ -22,10 +22,9 @@ const daemonVerb = "daemon"
 type filesystem interface {
 	fuse.RawFileSystem
 	// Drain lets what is under way be answered and begins nothing new that changes anything; such requests wait. It
-	// returns when the last is answered, or when ctx ends.
+	// returns when the last is answered, or when ctx ends. Called at a shutdown, if there is no Stop.
 	Drain(ctx context.Context) error
-	// Close leaves everything as the next process wants to find it. Nothing that is asked or answered after its
-	// begin reaches the kernel.
+	// Close leaves everything as the next process wants to find it. No request is under way when it is called.
 	Close() error
 }
 

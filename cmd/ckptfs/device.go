@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -33,6 +34,7 @@ type device struct {
 	small      sync.Pool // *[]byte for requests and replies of up to smallBytes
 	large      sync.Pool // *[]byte for longer replies
 
+	turn  turnstile
 	left  atomic.Bool // nothing is answered any more
 	once  sync.Once
 	ended chan struct{} // closed when the kernel has ended the connection
@@ -72,8 +74,12 @@ func newDevice(fs filesystem, server *fuse.Server, opts *fuse.MountOptions, log 
 // start begins to serve.
 func (d *device) start() { d.addReader() }
 
-// leave ends serving without a trace: what is being read or answered now and was not answered before is left to the
-// next daemon, to which the kernel sends it again.
+// hold ends serving: what is being answered is finished, what comes is left to the next daemon, to which the kernel
+// sends it again. It waits until nothing is being answered any more, no longer than limit, and reports whether that
+// is so.
+func (d *device) hold(limit time.Duration) bool { return d.turn.hold(limit) }
+
+// leave ends answering too. What is still being answered now is also left to the next daemon.
 func (d *device) leave() { d.left.Store(true) }
 
 func (d *device) addReader() {
@@ -97,13 +103,14 @@ func (d *device) work() {
 			d.once.Do(func() { close(d.ended) })
 			return
 		}
-		if d.left.Load() {
+		if !d.turn.enter() {
 			return
 		}
 		if waiting == 0 {
 			d.addReader()
 		}
 		d.serve(buf, n)
+		d.turn.leave()
 		if d.readers.Add(1) > d.maxReaders {
 			d.readers.Add(-1)
 			return

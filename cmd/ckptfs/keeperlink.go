@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -97,54 +94,4 @@ func (l *keeperLink) awaitGo() error {
 	case <-l.lost:
 		return errKeeperLost
 	}
-}
-
-// untilEnd does what the keeper says until there is nothing left to serve, and closes fs. If something is still under
-// way then, fs is left as it is: the next start finds it as after a crash, which it can deal with.
-func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) error {
-	var unfinished error
-	for {
-		select {
-		case m := <-l.drain:
-			began := time.Now()
-			ctx, cancel := context.WithTimeout(context.Background(), m.Limit)
-			if err := drain(ctx, fs, m.Reason); err != nil {
-				unfinished = fmt.Errorf("not everything that was under way could be finished: %w", err)
-				log.Warn(unfinished.Error(), "reason", m.Reason, "took", time.Since(began))
-			}
-			cancel()
-			l.send(message{Op: opDrained})
-		case <-l.exit:
-			dev.leave()
-			if unfinished != nil {
-				return unfinished
-			}
-			return closeFS(fs)
-		case <-dev.ended:
-			l.send(message{Op: opUnmounted})
-			return closeFS(fs)
-		case <-l.lost:
-			return errKeeperLost
-		}
-	}
-}
-
-// stopper is a filesystem that has more to do before its last end than before an upgrade.
-type stopper interface {
-	Stop(ctx context.Context) error
-}
-
-// drain makes fs ready for its end.
-func drain(ctx context.Context, fs filesystem, reason string) error {
-	if s, ok := fs.(stopper); ok && reason == drainShutdown {
-		return s.Stop(ctx)
-	}
-	return fs.Drain(ctx)
-}
-
-func closeFS(fs filesystem) error {
-	if err := fs.Close(); err != nil {
-		return fmt.Errorf("closing the state: %w", err)
-	}
-	return nil
 }

@@ -24,7 +24,7 @@ func (k *keeper) upgrade() {
 	}
 	k.goal = goalUpgrade
 	k.overdue = time.After(upgradeLimit)
-	k.tell(message{Op: opDrain, Reason: drainUpgrade, Limit: upgradeLimit / 3})
+	k.tell(message{Op: opDrain, Reason: drainUpgrade, Limit: upgradePause})
 }
 
 func (k *keeper) takeNewBinary() {
