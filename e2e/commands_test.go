@@ -147,8 +147,10 @@ func TestPutRefused(t *testing.T) {
 		m := mountFS(t, md)
 		g := smallGeneration(newIdentity("refused", 1), conversation(3, 300))
 		ident := m.addIdentity(t, "model", g.ID)
-		g.Kind = "promise"
 		dir, _ := layOut(t, g)
+		ckptfs(t, "put", "--rank", "1", ident, dir).want(t, 2, "--rank 1")
+		g.Kind = "promise"
+		dir, _ = layOut(t, g)
 		ckptfs(t, "put", ident, dir).want(t, 11, "manifest", "promise")
 		if left := names(t, filepath.Join(ident, ".staging")); len(left) > 0 {
 			t.Errorf("a refused put leaves stagings behind: %q", left)

@@ -93,10 +93,10 @@ func get(ctx context.Context, generation, dir string, flags getFlags, io streams
 	if err != nil {
 		return fmt.Errorf("%s: %w", generation, err)
 	}
-	pages, err := getPages(manifest, flags.rank)
-	if err != nil {
+	if err := checkRank(flags.rank, manifest.WorldSize); err != nil {
 		return err
 	}
+	pages := pagesOf(manifest, flags.rank, manifest.WorldSize)
 	t := transfer{jobs: flags.jobs, label: "get", progress: io.err}
 	if flags.quiet {
 		t.progress = nil
@@ -116,14 +116,6 @@ func get(ctx context.Context, generation, dir string, flags getFlags, io streams
 	}
 	_, err = fmt.Fprintln(io.out, filepath.Base(generation))
 	return err
-}
-
-// getPages lists the pages of one rank or of all.
-func getPages(manifest client.Manifest, rank int) ([]client.Page, error) {
-	if rank >= manifest.WorldSize {
-		return nil, withCode(exitUsage, fmt.Errorf("--rank %d: the generation has the ranks 0 to %d", rank, manifest.WorldSize-1))
-	}
-	return pagesOf(manifest, rank, manifest.WorldSize), nil
 }
 
 // getDocuments writes the manifest, last of all, and the identity document.

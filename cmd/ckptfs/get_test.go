@@ -73,8 +73,10 @@ func TestGetOneRank(t *testing.T) {
 	if got, want := listFiles(t, to), "identity.json manifest.json rank-1/g/00000000 rank-1/g/00000003"; got != want {
 		t.Errorf("the files are\n%s, want\n%s", got, want)
 	}
-	if code, _, errOut := runTest(t, "get", "--rank=2", generation, to); code != exitUsage || !strings.Contains(errOut, "0 to 1") {
-		t.Errorf("rank 2: exit code %d, stderr %q", code, errOut)
+	for _, rank := range []string{"2", "-2"} {
+		if code, _, errOut := runTest(t, "get", "--rank="+rank, generation, to); code != exitUsage || !strings.Contains(errOut, "0 to 1") {
+			t.Errorf("rank %s: exit code %d, stderr %q", rank, code, errOut)
+		}
 	}
 }
 

@@ -75,6 +75,10 @@ func runPut(ctx context.Context, args []string, io streams) error {
 
 // put stages, copies and publishes.
 func put(ctx context.Context, identityDir string, source putSource, flags putFlags, io streams) error {
+	world := worldSize(identityDir)
+	if err := checkRank(flags.rank, world); err != nil {
+		return err
+	}
 	name := flags.staging
 	if name == "" {
 		name = source.stagingName()
@@ -89,7 +93,7 @@ func put(ctx context.Context, identityDir string, source putSource, flags putFla
 	}
 	defer staging.Close()
 	done, err := putPages(ctx, staging, source, flags, io)
-	done.share(pagesOf(source.manifest, flags.rank, worldSize(identityDir)))
+	done.share(pagesOf(source.manifest, flags.rank, world))
 	if err == nil {
 		err = putPublish(ctx, staging, flags, io, done)
 	}

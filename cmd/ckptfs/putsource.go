@@ -96,6 +96,14 @@ func pagesOf(manifest client.Manifest, rank, worldSize int) []client.Page {
 	return pages
 }
 
+// checkRank refuses a rank that the generation does not have. worldSize is 0 if it is not known.
+func checkRank(rank, worldSize int) error {
+	if rank < allRanks || worldSize > 0 && rank >= worldSize {
+		return withCode(exitUsage, fmt.Errorf("--rank %d: the ranks are 0 to %d, and %d is all of them", rank, worldSize-1, allRanks))
+	}
+	return nil
+}
+
 // worldSize reads the world size from an identity's document; 0 if it can't.
 func worldSize(identityDir string) int {
 	var identity struct {
