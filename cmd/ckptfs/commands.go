@@ -32,6 +32,7 @@ func commands() []command {
 		{name: "upgrade", synopsis: "start the binary on disk in place of the one that serves a mount", run: runUpgrade},
 		{name: "put", synopsis: "store and publish a generation from a directory", run: runPut},
 		{name: "get", synopsis: "copy a generation into a directory", run: runGet},
+		{name: "restore", synopsis: "publish the generations of a backup", run: runRestore},
 		{name: "find", synopsis: "look up the longest published prefix of some tokens", run: runFind},
 		{name: "status", synopsis: "show how a mount is, what is wrong first", run: runStatus},
 		{name: "identity", synopsis: "print the directory name of an identity document", run: runIdentity},

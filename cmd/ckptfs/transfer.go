@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
@@ -48,7 +47,7 @@ type transfer struct {
 
 // run calls copyPage for every page. copyPage returns false if there was nothing to copy. The first error ends all.
 func (t transfer) run(ctx context.Context, pages []client.Page, copyPage func(context.Context, client.Page) (bool, error)) (tally, error) {
-	bar := t.newBar(pages)
+	bar := newByteBar(t.progress, t.label, totalBytes(pages))
 	var copiedPages, copiedBytes atomic.Int64
 	start := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
@@ -66,12 +65,13 @@ func (t transfer) run(ctx context.Context, pages []client.Page, copyPage func(co
 				copiedPages.Add(1)
 				copiedBytes.Add(page.Bytes)
 			}
-			return bar.Add64(page.Bytes)
+			bar.add(page.Bytes)
+			return nil
 		})
 	}
 	err := group.Wait()
 	done := tally{copiedPages: copiedPages.Load(), copiedBytes: copiedBytes.Load(), took: time.Since(start)}
-	_ = bar.Exit() // leaves the line to the summary or the error
+	bar.end()
 	return done, err
 }
 
@@ -81,22 +81,6 @@ func interrupted(err error) error {
 		return errors.New("interrupted")
 	}
 	return err
-}
-
-// newBar makes a progress bar; one that draws nothing if nobody watches.
-func (t transfer) newBar(pages []client.Page) *progressbar.ProgressBar {
-	total := totalBytes(pages)
-	if !isTerminal(t.progress) {
-		return progressbar.DefaultBytesSilent(total)
-	}
-	return progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(t.progress),
-		progressbar.OptionSetDescription(t.label),
-		progressbar.OptionShowBytes(true),
-		progressbar.OptionSetWidth(30),
-		progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionClearOnFinish(),
-	)
 }
 
 func totalBytes(pages []client.Page) int64 {
