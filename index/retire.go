@@ -20,6 +20,9 @@ type Retired struct {
 // For Find's reasons it is remembered when and why. The identities' mtimes
 // become now (nanoseconds since 1970).
 //
+// The time it takes is that of the pages, and other changes wait: a caller with
+// very many generations retires them in parts.
+//
 // keep is called within the transaction, so it must not call the index, nor
 // wait for anybody who does.
 func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep func(pages.ID) bool) (Retired, error) {

@@ -170,7 +170,11 @@ func (x *Index) load(c *conn) error {
 			err = load(c)
 		}
 	}
-	if err := errors.Join(err, <-keys); err != nil {
+	err = errors.Join(err, <-keys)
+	if isLogicError(err) { // a table or a column is not there
+		err = corruptf("%v", err)
+	}
+	if err != nil {
 		return fmt.Errorf("index: reading %s: %w", x.path, err)
 	}
 	return nil

@@ -3,13 +3,11 @@ package index
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
 
 	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // A conn is one SQLite connection with its prepared statements. It talks to
@@ -152,8 +150,7 @@ func (c *conn) integer(text string, args ...driver.Value) (int64, error) {
 // connection is not known.
 func (c *conn) rollback() error {
 	_, err := c.exec("ROLLBACK")
-	var e *sqlite.Error
-	if errors.As(err, &e) && e.Code() == sqlite3.SQLITE_ERROR {
+	if isLogicError(err) {
 		return nil // no transaction is active
 	}
 	return err

@@ -50,6 +50,12 @@ func wrapSQLite(err error) error {
 	return fmt.Errorf("%w: %w", classOf(e.Code()), err)
 }
 
+// isLogicError reports whether SQLite refused a statement as such.
+func isLogicError(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code() == sqlite3.SQLITE_ERROR
+}
+
 // classOf maps a result code of SQLite, extended or not; see
 // https://www.sqlite.org/rescode.html.
 func classOf(code int) error {

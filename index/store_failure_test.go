@@ -215,7 +215,8 @@ func TestOpenRefuses(t *testing.T) {
 			query(c, "PRAGMA user_version = 99")
 		}),
 		make("no tables", func(c *conn) {
-			query(c, "CREATE TABLE t (x)", "PRAGMA application_id = 1668313204", "PRAGMA user_version = 1")
+			query(c, "CREATE TABLE t (x)", "PRAGMA journal_mode = WAL",
+				fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
 		}),
 		make("orphan", func(c *conn) {
 			if err := createSchema(c); err != nil {

@@ -1,9 +1,12 @@
 package index
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"modernc.org/sqlite"
 )
 
 // writer is the one connection that changes the database.
@@ -135,7 +138,7 @@ func newReaders(path string, max int, pragmas []string) *readers {
 }
 
 // read calls f with a connection, waiting for one if all are in use.
-// One that failed is closed, so that nothing of the failure stays.
+// One on which SQLite failed is closed, so that nothing of the failure stays.
 func (r *readers) read(f func(*conn) error) error {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
@@ -146,12 +149,14 @@ func (r *readers) read(f func(*conn) error) error {
 	if err != nil {
 		return err
 	}
-	if err := f(c); err != nil {
+	err = f(c)
+	var e *sqlite.Error
+	if errors.As(err, &e) {
 		c.close()
 		return err
 	}
 	r.idle <- c
-	return nil
+	return err
 }
 
 func (r *readers) take() (*conn, error) {

@@ -1,0 +1,96 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// TestReadersBesideTheWriter reads in every way while generations come and go:
+// nobody sees half of one.
+func TestReadersBesideTheWriter(t *testing.T) {
+	x := newStore(t)
+	x.pages, x.contents = newPageCache(1), newContentsCache(2, 1<<20)
+	i := newIdentity(t, x, "")
+	root := publish(t, x, i, draft{tokens: repeated(300, 0)})
+	held := must(x.Page(must(x.Contents(root)).Pages[0]))
+	tokens := repeated(2000, 0)
+
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	reader := func(f func() error) {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := f(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	reader(func() error {
+		res, err := x.Find(i, &FindRequest{NumTokens: 2000, Tokens: tokens}, nil)
+		if g := res.Generation; err == nil && (g == nil || i.Generation(g.Name) != g && !g.Retired()) {
+			err = fmt.Errorf("found %v", res)
+		}
+		return err
+	})
+	reader(func() error {
+		for _, g := range i.Generations(0, 100) {
+			c, err := x.Contents(g)
+			if errors.Is(err, ErrNotExist) && g.Retired() {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for _, id := range c.Pages {
+				if _, err := x.Page(id); err != nil && !g.Retired() {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	reader(func() error {
+		if p, err := x.Page(held.ID); err != nil || p != held || p.Links() < 1 {
+			return fmt.Errorf("page %v: %v", p, err)
+		}
+		return nil
+	})
+	reader(func() error {
+		return x.EachPage(func(r PageRow) error {
+			p, ok, err := x.PageByKey(r.Key)
+			if err == nil && ok && p.Key != r.Key {
+				err = fmt.Errorf("key %v finds %v", r.Key, p)
+			}
+			return err
+		})
+	})
+	reader(func() error { x.Touch(root, root.Used()+1); return x.FlushTouched() })
+	reader(x.Checkpoint)
+
+	for n := range 60 {
+		g := publish(t, x, i, draft{tokens: tokens[:(301+n*20)*tokenBytes]})
+		if n%3 > 0 {
+			gs := i.Generations(root.ID, 3)
+			if !slices.Contains(gs, g) {
+				gs = append(gs, g)
+			}
+			must(x.Retire(gs[:1], "for a test", int64(n), 0, nil))
+		}
+	}
+	close(stop)
+	readers.Wait()
+	must(x.Retire(i.Generations(root.ID, 100), "for a test", 1, 0, nil))
+	if held.Links() != 1 {
+		t.Errorf("%d links", held.Links())
+	}
+}
