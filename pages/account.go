@@ -165,6 +165,23 @@ func (d *Disk) Usage() DiskUsage { return d.acct.usage() }
 // last recorded. Called once, at start.
 func (d *Disk) SetUsage(usedBytes int64) { d.acct.set(usedBytes) }
 
+// SetObjectBytes is SetUsage for a caller who knows only what the objects take
+// together: the directories are added, which takes a look at each. What blobs
+// and quarantine take is missing until Recount.
+func (d *Disk) SetObjectBytes(objectBytes int64) error {
+	areas, err := d.areas()
+	if err != nil {
+		return err
+	}
+	for _, dir := range areas {
+		a := d.lockArea(dir)
+		objectBytes += a.bytes
+		a.Unlock()
+	}
+	d.SetUsage(objectBytes)
+	return nil
+}
+
 // FreeBytes is what the disk itself has free, whatever the tier's bound.
 func (d *Disk) FreeBytes() (int64, error) { return d.fs.freeBytes(d.cfg.Dir) }
 

@@ -84,6 +84,12 @@ func TestRecount(t *testing.T) {
 	dead := filepath.Join(d.Dir(), "7f", tempPrefix+"deadbeef-1")
 	os.WriteFile(dead, make([]byte, 100_000), 0o600)
 	want := d.Usage().UsedBytes
+	if err := d.SetObjectBytes(0); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.Usage().UsedBytes; got < 256*512 || got >= want {
+		t.Errorf("directories take %d of %d", got, want)
+	}
 	d.SetUsage(12345)
 	if delta := must(d.Recount(context.Background()))(t); delta != want-12345 {
 		t.Errorf("corrected by %d, want %d", delta, want-12345)

@@ -96,11 +96,12 @@ func (t *trials) result(gained bool) {
 // decodeBytesPerSec is about what one CPU decodes (FORMAT.md has the figures).
 const decodeBytesPerSec = 1e9
 
-// keepsUp reports whether all CPUs together decode as fast as the disk reads:
-// a page must not come back later for being shorter. Of pages that take half
-// of their size or less the disk reads so little that they always do.
+// keepsUp reports whether half of the CPUs (engines use the others) decode as
+// fast as the disk reads: a page must not come back later for being shorter. Of
+// pages that take half of their size or less the disk reads so little that they
+// always do.
 func keepsUp(ratio, diskBytesPerSec float64, cpus int) bool {
-	return ratio <= 0.5 || diskBytesPerSec <= decodeBytesPerSec*float64(cpus)
+	return ratio <= 0.5 || diskBytesPerSec <= decodeBytesPerSec*float64(cpus)/2
 }
 
 // chooseAuto picks a coding by samples of a page, and says to which part of its

@@ -29,7 +29,7 @@ type DiskConfig struct {
 	// ReadOnly opens for looking only (fsck): nothing is made, moved or written.
 	ReadOnly bool
 
-	// DiskBytesPerSec is what the disk does; above what the CPUs can decode,
+	// DiskBytesPerSec is what the disk does; above what half of the CPUs can decode,
 	// auto does without compression. 0: found out by writing.
 	DiskBytesPerSec float64
 
