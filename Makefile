@@ -7,7 +7,7 @@ RACE     ?= $(if $(shell command -v $(shell $(GO) env CC) 2>/dev/null),-race)
 FUZZTIME ?= 10s
 UNIT      = $$($(GO) list ./... | grep -v /e2e)
 
-.PHONY: build demo test unit e2e lint fuzz ci clean
+.PHONY: build demo test unit e2e bench lint fuzz ci clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ckptfs ./cmd/ckptfs
@@ -26,6 +26,12 @@ unit:
 # with CKPTFS_REQUIRE_FUSE=1 they fail.
 e2e:
 	$(GO) test -timeout 15m ./e2e/...
+
+# The quick form of the measurements against the targets, about two minutes; tools/bench/RESULTS.md says how to have
+# the whole table.
+bench: build
+	CGO_ENABLED=0 $(GO) build -o bin/bench ./tools/bench
+	bin/bench --ckptfs bin/ckptfs --quick
 
 lint:
 	$(GO) vet ./...

@@ -61,6 +61,7 @@ type handleTable struct {
 		byOp map[uint64]int32 // only handles that a former daemon made
 	}
 	open atomic.Int64
+	used atomic.Int32 // slots below this have been in use; the free list gives low ones first
 }
 
 // openTable maps the table in dir, made anew if fresh. slots bounds the handles.
@@ -140,9 +141,16 @@ func (t *handleTable) take(node nodeID, flags, pid uint32, op index.Op, now int6
 	r := &t.slots[slot]
 	*r = slotRecord{seq: r.seq + 1, node: uint64(node), flags: flags, pid: pid, op: uint64(op), opened: now}
 	h := &handle{slot: slot, rec: r, node: node}
-	t.live[slot].Store(h)
-	t.open.Add(1)
+	t.enter(h)
 	return h, nil
+}
+
+// enter makes the handle known.
+func (t *handleTable) enter(h *handle) {
+	t.live[h.slot].Store(h)
+	t.open.Add(1)
+	for used := t.used.Load(); h.slot >= used && !t.used.CompareAndSwap(used, h.slot+1); used = t.used.Load() {
+	}
 }
 
 // commit makes the handle outlive this daemon; its lease has been taken.
@@ -179,8 +187,7 @@ func (t *handleTable) recovered(adopt func(*handle)) {
 			continue
 		}
 		h := &handle{slot: int32(i), rec: &t.slots[i], node: nodeID(t.slots[i].node)}
-		t.live[i].Store(h)
-		t.open.Add(1)
+		t.enter(h)
 		if h.rec.op != 0 {
 			t.mu.byOp[h.rec.op] = h.slot
 		}
@@ -214,7 +221,7 @@ func (t *handleTable) of(n nodeID) []*handle {
 
 // each calls fn for every open handle.
 func (t *handleTable) each(fn func(*handle)) {
-	for i := range t.live {
+	for i := range t.used.Load() {
 		if h := t.live[i].Load(); h != nil {
 			fn(h)
 		}
