@@ -61,7 +61,7 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 		return syscall.EXDEV
 	}
 	op, _ := opOf(&in.InHeader)
-	g, err := d.Publish(newName, op)
+	g, err := d.Publish(newName, op, func(g *index.Generation) { fs.bury(d, oldName, g, in.Pid) })
 	if errorIs(err, syscall.ENOENT) && fs.idx.GenerationByID(d.ID) != nil {
 		return syscall.EEXIST // another rank was the first
 	}
@@ -71,7 +71,6 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 		return err
 	}
 	fs.notify.attributesOf(draftDirs(d)...)
-	fs.bury(d, oldName, g, in.Pid)
 	fs.published(g)
 	return nil
 }

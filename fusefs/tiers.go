@@ -3,6 +3,7 @@ package fusefs
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -78,7 +79,11 @@ func policyOf(tc TierConfig) retention.Policy {
 
 // diskEvent logs what goes wrong with stored data.
 func (fs *FS) diskEvent(e pages.Event) {
-	fs.log.Error("the disk tier has a bad object", "event", fmt.Sprintf("%+v", e))
+	level := slog.LevelError
+	if e.Kind == pages.EventReread || e.Kind == pages.EventTempLeft {
+		level = slog.LevelInfo
+	}
+	fs.log.Log(context.Background(), level, "disk tier: "+string(e.Kind), "event", fmt.Sprintf("%+v", e))
 }
 
 // saveFirst makes new pages durable before they are published, under the write

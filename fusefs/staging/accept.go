@@ -27,9 +27,7 @@ func (d *Draft) Accept(ctx context.Context) error {
 	}
 	err := d.tryAccept(ctx)
 	if err == nil {
-		d.mu.Lock()
-		d.mu.errorText = ""
-		d.mu.Unlock()
+		d.setError("")
 		return nil
 	}
 	d.setError(err.Error())

@@ -290,11 +290,19 @@ func (d *Draft) ErrorText() string {
 	return d.mu.errorText
 }
 
+// setError keeps a reason for the error file, over a restart of the daemon too;
+// "" takes it away.
 func (d *Draft) setError(text string) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.gone || text == d.mu.errorText && !d.mu.hidden[EntryError] {
+		return
+	}
 	d.mu.errorText = text
 	d.mu.hidden[EntryError] = false
-	d.mu.Unlock()
+	if err := d.journal.append(record{Do: doError, Name: []byte(text)}); err != nil {
+		d.m.Log.Debug("the reason of a refusal would not outlive this daemon", "error", err)
+	}
 }
 
 // Hide takes a made file's name away (rm -r does); it comes back when it is
@@ -302,12 +310,18 @@ func (d *Draft) setError(text string) {
 func (d *Draft) Hide(t EntryType, op index.Op) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.hidden[t] {
+	if d.mu.gone || d.mu.hidden[t] {
 		return syscall.ENOENT
+	}
+	if err := d.journal.append(record{Do: doHide, Op: op, File: madeNames[t]}); err != nil {
+		return err
 	}
 	d.mu.hidden[t] = true
 	return nil
 }
+
+// madeNames are the names of made files.
+var madeNames = map[EntryType]string{EntryPlan: "plan.json", EntryError: "error"}
 
 // RemoveFile unlinks manifest.json or tokens. Without its manifest a staging
 // takes no more pages.

@@ -66,6 +66,7 @@ const (
 	doAttr      = "attr"
 	doHide      = "hide"
 	doPublish   = "publish"
+	doError     = "error" // the reason of a refusal
 )
 
 // journal appends records to a staging's journal file.

@@ -19,13 +19,16 @@ import (
 // EBUSY: a page is not complete yet or has a writer. EEXIST: it is published
 // already. EINVAL: another name than the plan's, no accepted manifest, or a page
 // that is too long. The reason is in the `error` file.
-func (d *Draft) Publish(name string, op index.Op) (*index.Generation, error) {
-	g, err := d.publish(name, op)
+//
+// committed is called when the generation is there and the staging's journal is
+// still there too, so that what it writes down is written whatever happens.
+func (d *Draft) Publish(name string, op index.Op, committed func(*index.Generation)) (*index.Generation, error) {
+	g, err := d.publish(name, op, committed)
 	// A process that forks shares its descriptors with the child until that
 	// execs; a writer that is seen is looked for again before it is believed.
 	for try := 0; try < writerTries && errors.Is(err, errWriter); try++ {
 		time.Sleep(writerPause)
-		g, err = d.publish(name, op)
+		g, err = d.publish(name, op, committed)
 	}
 	var refused *Error
 	if errors.As(err, &refused) && refused.Errno != syscall.EEXIST {
@@ -42,7 +45,7 @@ const (
 // errWriter marks a refusal because of a writer.
 var errWriter = errors.New("somebody writes")
 
-func (d *Draft) publish(name string, op index.Op) (*index.Generation, error) {
+func (d *Draft) publish(name string, op index.Op, committed func(*index.Generation)) (*index.Generation, error) {
 	c, err := d.beginPublish(name)
 	if err != nil {
 		return nil, err
@@ -69,6 +72,7 @@ func (d *Draft) publish(name string, op index.Op) (*index.Generation, error) {
 	if err != nil {
 		return nil, err
 	}
+	committed(g)
 	d.finishPublish(g, replaced)
 	return g, nil
 }

@@ -135,6 +135,13 @@ func (d *Draft) replay(r *record) error {
 		d.applyPlaceAtLocked(r.Slot, r.Page)
 	case doAttr:
 		d.applyAttrLocked(r.Sub, *r.Attr)
+	case doError:
+		d.mu.errorText = string(r.Name)
+		d.mu.hidden[EntryError] = false
+	case doHide:
+		for t, name := range madeNames {
+			d.mu.hidden[t] = d.mu.hidden[t] || name == r.File
+		}
 	}
 	return nil
 }
