@@ -1,0 +1,161 @@
+package fusefs
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"ckptfs/fusefs/client"
+)
+
+const (
+	countedPages = 12
+	countedBytes = 64 << 10
+)
+
+// TestClient is no test: it is the client process of the others.
+func TestClient(t *testing.T) {
+	step := os.Getenv(clientEnv)
+	if step == "" {
+		t.Skip("the client process of other tests")
+	}
+	args := flag.Args()
+	if err := clientSteps[step](args); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0) // before package testing prints
+}
+
+var clientSteps = map[string]func(args []string) error{
+	"stage": func(args []string) error { // MOUNT: makes a staging and the first page, prints its directory and plan
+		dir, err := client.Identify(context.Background(), args[0], "model", testIdentity(1))
+		if err != nil {
+			return err
+		}
+		s, err := client.Stage(context.Background(), dir, client.StageOptions{
+			Name: "s", Manifest: testManifest(countedPages, countedBytes), Tokens: make([]uint32, countedPages*testPageTokens),
+		})
+		if err != nil {
+			return err
+		}
+		if err := writePage(filepath.Join(s.Dir(), client.PagePath(0, "a", 0))); err != nil {
+			return err
+		}
+		fmt.Printf("%s\n%s\n", s.Dir(), filepath.Join(dir, s.Generation()))
+		return s.Close()
+	},
+	"write": func(args []string) error { // DIR: writes the other pages, prints how long it took in seconds
+		began := time.Now()
+		for p := 1; p < countedPages; p++ {
+			if err := writePage(filepath.Join(args[0], client.PagePath(0, "a", p))); err != nil {
+				return err
+			}
+		}
+		fmt.Print(int(time.Since(began) / time.Second))
+		return nil
+	},
+	"rename": func(args []string) error { return os.Rename(args[0], args[1]) },
+	"read": func(args []string) error { // DIR: opens, reads and closes all pages
+		buffer := make([]byte, countedBytes)
+		for p := range countedPages {
+			if err := client.ReadPage(filepath.Join(args[0], client.PagePath(0, "a", p)), buffer); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+func writePage(path string) error {
+	fd, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := fd.Write(make([]byte, countedBytes)); err != nil {
+		return err
+	}
+	return fd.Close()
+}
+
+const testPageTokens = 256
+
+func testIdentity(world int) []byte {
+	b, _ := json.Marshal(map[string]any{
+		"schema_version": 1, "target_revision": strings.Repeat("ab", 20), "draft_revision": "", "source_revision": strings.Repeat("cd", 20),
+		"layout": map[string]any{"x": 1}, "parallel": map[string]any{"world_size": world},
+	})
+	return b
+}
+
+// testManifest has n attention pages per rank.
+func testManifest(n int, pageBytes int64) []byte {
+	positions := make([]int, n)
+	for i := range positions {
+		positions[i] = i
+	}
+	b, _ := json.Marshal(client.Manifest{
+		SchemaVersion: 2, Kind: client.KindPrompt, Request: "r", NumTokens: n * testPageTokens,
+		PageGroups: []client.PageGroup{{Name: "a", Role: client.RoleAttention, PageTokens: testPageTokens, PageBytes: pageBytes, Positions: positions}},
+	})
+	return b
+}
+
+// TestRequestsPerPage asserts what the kernel asks for each page. Times move
+// with the machine; these do not.
+func TestRequestsPerPage(t *testing.T) {
+	c, mount := mountCounting(t)
+	lines := strings.Split(asClient(t, "stage", mount), "\n")
+	staging, generation := lines[0], lines[1]
+	if reason := c.backing.reason(); reason != "" {
+		t.Skipf("passthrough is not to be had: %s", reason)
+	}
+	const n = countedPages - 1
+
+	c.reset()
+	seconds, err := strconv.Atoi(asClient(t, "write", staging))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.await(t, "RELEASE", n)
+	// The kernel drops a directory's attributes when a file is made in it, so it
+	// asks for those of the group once a page; those of the path above once a second.
+	if least, most := n, n+8*(seconds+2); got["GETATTR"] < least || got["GETATTR"] > most {
+		t.Errorf("%d GETATTR for %d pages, want %d to %d", got["GETATTR"], n, least, most)
+	}
+	expect(t, "writing", got, map[string]int{"LOOKUP": n, "CREATE": n, "GETXATTR": n, "WRITE": 0, "FLUSH": 0, "READ": 0, "RELEASE": n})
+
+	c.reset()
+	before := c.idx.Transactions()
+	asClient(t, "rename", staging, generation)
+	c.await(t, "RENAME", 1)
+	if got := c.idx.Transactions() - before; got != 1 {
+		t.Errorf("publication took %d transactions, want 1", got)
+	}
+
+	asClient(t, "read", generation) // the kernel learns the names
+	c.await(t, "RELEASE", countedPages)
+	c.reset()
+	asClient(t, "read", generation)
+	got = c.await(t, "RELEASE", countedPages)
+	expect(t, "reading", got, map[string]int{"LOOKUP": 0, "GETATTR": 0, "OPEN": countedPages, "READ": 0, "FLUSH": 0, "RELEASE": countedPages})
+	if copied := c.FS.count.bytesReadOrdinary.Load(); copied != 0 {
+		t.Errorf("%d bytes of pages went through the daemon, want none", copied)
+	}
+}
+
+func expect(t *testing.T, what string, got, want map[string]int) {
+	t.Helper()
+	for op, n := range want {
+		if got[op] != n {
+			t.Errorf("%s: %d %s, want %d (all: %v)", what, got[op], op, n, got)
+		}
+	}
+}
