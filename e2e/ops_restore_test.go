@@ -35,9 +35,9 @@ func TestRestoreCommand(t *testing.T) {
 		m := mountFS(t, md)
 		backup, gens := backedUp(t, m)
 		emptyMount(t, m)
-		code, _, said := ckptfs(t, "restore", backup, m.path)
-		if code != 0 {
-			t.Fatalf("exit code %d: %s", code, said)
+		r := ckptfs(t, "restore", backup, m.path)
+		if r.code != 0 {
+			t.Fatalf("exit code %d: %s", r.code, r.errOut)
 		}
 		// 4 generations of 2 ranks share their attention pages: each is written once.
 		want := map[digest]bool{}
@@ -46,8 +46,8 @@ func TestRestoreCommand(t *testing.T) {
 				want[p.key] = true
 			}
 		}
-		if n := len(want) + 4; !strings.Contains(said, "restored 5 generations: "+strconv.Itoa(n)+" pages written") {
-			t.Errorf("want %d pages written once: %s", n, said)
+		if n := len(want) + 4; !strings.Contains(r.errOut, "restored 5 generations: "+strconv.Itoa(n)+" pages written") {
+			t.Errorf("want %d pages written once: %s", n, r.errOut)
 		}
 		wantSameTree(t, "the restored mount", withoutIno(treeOf(t, m.path))[1:], withoutIno(treeOf(t, backup))[1:])
 		ident := filepath.Join(m.path, "org--model", gens[0].ID.dir())
@@ -58,9 +58,9 @@ func TestRestoreCommand(t *testing.T) {
 			}
 		}
 		before := treeOf(t, m.path)
-		code, _, said = ckptfs(t, "restore", backup, m.path)
-		if code != 0 || !strings.Contains(said, "restored 0 generations: 0 pages written") || !strings.Contains(said, "5 generations were there already") {
-			t.Errorf("a second restore: exit code %d: %s", code, said)
+		r = ckptfs(t, "restore", backup, m.path)
+		if r.code != 0 || !strings.Contains(r.errOut, "restored 0 generations: 0 pages written") || !strings.Contains(r.errOut, "5 generations were there already") {
+			t.Errorf("a second restore: exit code %d: %s", r.code, r.errOut)
 		}
 		wantSameTree(t, "after a second restore", treeOf(t, m.path), before)
 	})
@@ -73,18 +73,18 @@ func TestRestorePart(t *testing.T) {
 		backup, gens := backedUp(t, m)
 		emptyMount(t, m)
 		for _, args := range [][]string{{"--model", "org/none"}, {"--identity", "ffff"}} {
-			if code, _, said := ckptfs(t, append([]string{"restore", backup, m.path}, args...)...); code == 0 || !strings.Contains(said, args[0]) {
-				t.Errorf("%q: exit code %d: %s", args, code, said)
+			if r := ckptfs(t, append([]string{"restore", backup, m.path}, args...)...); r.code == 0 || !strings.Contains(r.errOut, args[0]) {
+				t.Errorf("%q: exit code %d: %s", args, r.code, r.errOut)
 			}
 		}
-		if code, _, said := ckptfs(t, "restore", backup, t.TempDir()); code != 9 || !strings.Contains(said, "not a ckptfs mount") {
-			t.Errorf("without a mount: exit code %d: %s", code, said)
+		if r := ckptfs(t, "restore", backup, t.TempDir()); r.code != 9 || !strings.Contains(r.errOut, "not a ckptfs mount") {
+			t.Errorf("without a mount: exit code %d: %s", r.code, r.errOut)
 		}
-		if code, _, said := ckptfs(t, "restore", t.TempDir(), m.path); code != 1 || !strings.Contains(said, "copy of a whole mount") {
-			t.Errorf("without a backup: exit code %d: %s", code, said)
+		if r := ckptfs(t, "restore", t.TempDir(), m.path); r.code != 1 || !strings.Contains(r.errOut, "copy of a whole mount") {
+			t.Errorf("without a backup: exit code %d: %s", r.code, r.errOut)
 		}
-		if code, _, said := ckptfs(t, "restore", "--model", "org/model", backup, m.path); code != 0 {
-			t.Errorf("--model: exit code %d: %s", code, said)
+		if r := ckptfs(t, "restore", "--model", "org/model", backup, m.path); r.code != 0 {
+			t.Errorf("--model: exit code %d: %s", r.code, r.errOut)
 		}
 		if got := names(t, m.path); len(got) != 1 {
 			t.Errorf("--model restored the models %q", got)
@@ -102,9 +102,9 @@ func TestRestorePart(t *testing.T) {
 		missing, err := half.missing()
 		must(t, err)
 		must(t, half.writePage(last.pageAt(missing[0]), 0))
-		code, _, said := ckptfs(t, "restore", "--identity", gens[0].ID.dir()[:8], backup, m.path)
-		if code != 0 || !strings.Contains(said, "restored 1 generations: "+strconv.Itoa(len(missing)-1)+" pages written") {
-			t.Errorf("resumed: exit code %d: %s", code, said)
+		r := ckptfs(t, "restore", "--identity", gens[0].ID.dir()[:8], backup, m.path)
+		if r.code != 0 || !strings.Contains(r.errOut, "restored 1 generations: "+strconv.Itoa(len(missing)-1)+" pages written") {
+			t.Errorf("resumed: exit code %d: %s", r.code, r.errOut)
 		}
 		must(t, checkGeneration(half.target(), last))
 	})
@@ -133,9 +133,9 @@ func TestRestoreRefusals(t *testing.T) {
 		must(t, os.Mkdir(link, 0o755))
 		must(t, os.Symlink("/etc/passwd", link+"/manifest.json"))
 
-		code, _, said := ckptfs(t, "restore", backup, m.path)
-		if code != 11 {
-			t.Errorf("exit code %d: %s", code, said)
+		r := ckptfs(t, "restore", backup, m.path)
+		if r.code != 11 {
+			t.Errorf("exit code %d: %s", r.code, r.errOut)
 		}
 		for _, want := range []string{
 			gens[0].name() + ": it is incomplete: " + gens[0].pages()[2].path + " is missing",
@@ -144,8 +144,8 @@ func TestRestoreRefusals(t *testing.T) {
 			"second/" + newIdentity("other", 1).dir() + ": identity.json is the document of",
 			filepath.Base(link) + ": ", "5 parts of the backup were refused", "restored 1 generations",
 		} {
-			if !strings.Contains(said, want) {
-				t.Errorf("it does not say %q:\n%s", want, said)
+			if !strings.Contains(r.errOut, want) {
+				t.Errorf("it does not say %q:\n%s", want, r.errOut)
 			}
 		}
 		to := filepath.Join(m.path, "org--model", gens[0].ID.dir())
@@ -228,9 +228,9 @@ func TestRestoreMoreThanRAM(t *testing.T) {
 		m.stop()
 		small := newMount(t, md, "--l1-size", "24MiB")
 		small.start()
-		code, _, said := ckptfs(t, "restore", backup, small.path)
-		if code != 0 {
-			t.Fatalf("exit code %d: %s", code, said)
+		r := ckptfs(t, "restore", backup, small.path)
+		if r.code != 0 {
+			t.Fatalf("exit code %d: %s", r.code, r.errOut)
 		}
 		last := gens[len(gens)-1] // restored last: the order of the backup's mtimes is that of use
 		must(t, checkGeneration(filepath.Join(small.path, "model", id.dir(), last.name()), last))

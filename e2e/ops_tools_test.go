@@ -42,19 +42,6 @@ func runQuietly(t testing.TB, name string, args ...string) {
 	}
 }
 
-// ckptfs runs the binary under test and returns its exit code and what it printed.
-func ckptfs(t testing.TB, args ...string) (code int, out, errOut string) {
-	t.Helper()
-	var o, e strings.Builder
-	cmd := exec.Command(suite.binary, args...)
-	cmd.Stdout, cmd.Stderr = &o, &e
-	err := cmd.Run()
-	if err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), o.String(), e.String()
-}
-
 // treeEntry is what a backup must preserve of a file.
 type treeEntry struct {
 	Path           string

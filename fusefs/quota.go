@@ -16,10 +16,12 @@ func (fs *FS) evictOf(is []*index.Identity, enough func() bool) {
 	fs.bounding.Lock()
 	defer fs.bounding.Unlock()
 	for _, g := range coldest(is) {
-		if fs.leases.held(g.ID) || fs.openPages(g) {
+		if fs.openPages(g) || !fs.leases.spare(g.ID) {
 			continue
 		}
-		if err := fs.retireServerSide([]*index.Generation{g}, reasonQuota); err != nil {
+		err := fs.retireServerSide([]*index.Generation{g}, reasonQuota)
+		fs.leases.spared(g.ID)
+		if err != nil {
 			fs.log.Warn("a quota could not be made to hold", "generation", g.Name, "error", err)
 			return
 		}
