@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log"
@@ -48,6 +49,6 @@ func (w fuseLogWriter) Write(p []byte) (int, error) {
 	if bytes.HasPrefix(p, []byte("Unimplemented opcode")) {
 		level = slog.LevelDebug // asked once by each kernel, answered ENOSYS
 	}
-	w.to.Log(nil, level, "fuse: "+string(bytes.TrimSpace(p)))
+	w.to.Log(context.Background(), level, "fuse: "+string(bytes.TrimSpace(p)))
 	return len(p), nil
 }

@@ -97,8 +97,8 @@ func raiseFileLimit(log *slog.Logger) {
 		return
 	}
 	want := unix.Rlimit{Cur: limit.Max, Max: limit.Max}
-	if const1M := uint64(1 << 20); want.Max < const1M {
-		more := unix.Rlimit{Cur: const1M, Max: const1M}
+	if million := uint64(1 << 20); want.Max < million {
+		more := unix.Rlimit{Cur: million, Max: million}
 		if unix.Setrlimit(unix.RLIMIT_NOFILE, &more) == nil {
 			want = more
 		}
