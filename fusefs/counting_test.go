@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -110,11 +109,6 @@ func (c *counting) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 	c.count("RELEASE")
 }
 
-func (c *counting) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
-	defer c.count("RENAME") // done: whoever waits for it looks at the index next
-	return c.FS.Rename(cancel, in, oldName, newName)
-}
-
 // mountCounting serves a mount from this process; another one uses it. It skips
 // where that is impossible (with CKPTFS_REQUIRE_FUSE=1: fails).
 func mountCounting(t *testing.T) (*counting, string) {
@@ -136,7 +130,16 @@ func mountCounting(t *testing.T) (*counting, string) {
 		cannot(err)
 	}
 	t.Cleanup(func() { unix.Unmount(point, unix.MNT_DETACH) })
-	c := &counting{FS: newTestFS(t, fd, true), wake: make(chan struct{}), n: map[string]int{}}
+	fs, err := New(testConfig(t, fd, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := fs.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &counting{FS: fs, wake: make(chan struct{}), n: map[string]int{}}
 	server, err := fuse.NewServer(c, fmt.Sprintf("/dev/fd/%d", fd), &fuse.MountOptions{
 		MaxWrite: 1 << 20, MaxStackDepth: 1,
 		ExtraCapabilities:    fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2,
@@ -157,28 +160,36 @@ func mountCounting(t *testing.T) (*counting, string) {
 	return c, point
 }
 
-// newTestFS opens a new state. fuseFD is -1 without a mount.
-func newTestFS(t testing.TB, fuseFD int, passthrough bool) *FS {
+// testConfig is a new state. fuseFD is -1 without a mount.
+func testConfig(t testing.TB, fuseFD int, passthrough bool) Config {
 	t.Helper()
 	dir := t.TempDir()
-	ram := filepath.Join("/dev/shm", fmt.Sprintf("ckptfs-test-%d-%s", os.Getpid(), filepath.Base(dir)))
+	ram := filepath.Join("/dev/shm", fmt.Sprintf("ckptfs-test-%d-%s", os.Getpid(), filepath.Base(filepath.Dir(dir))))
 	if err := os.Mkdir(ram, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	fs, err := New(Config{
-		StateDir: dir, RAMDir: ram, L1Bytes: 1 << 30, MaxGenerations: 1 << 16, MaxStaging: 128,
+	t.Cleanup(func() { os.RemoveAll(ram) })
+	return Config{
+		StateDir: dir, RAMDir: ram, L1Bytes: 1 << 30, MaxGenerations: 1 << 16, MaxStaging: 128, MaxHandles: defaultSlots,
 		StagingTimeout: time.Hour, AdmissionTimeout: time.Second, Passthrough: passthrough, FreshMount: true,
-		FuseFD: fuseFD, PID: os.Getpid(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
-	if err != nil {
-		os.RemoveAll(ram)
-		t.Fatal(err)
+		FuseFD: fuseFD, PID: os.Getpid(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now,
 	}
+}
+
+// quietFS is a filesystem without a mount and without anything that works in the
+// background, so that all that happens is what a test does.
+func quietFS(t testing.TB) *FS {
+	t.Helper()
+	cfg := testConfig(t, -1, false)
+	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now()}
 	t.Cleanup(func() {
-		if err := errors.Join(fs.Close(), os.RemoveAll(ram)); err != nil {
+		if err := fs.closeParts(); err != nil {
 			t.Error(err)
 		}
 	})
+	if err := fs.open(); err != nil {
+		t.Fatal(err)
+	}
 	return fs
 }
 
