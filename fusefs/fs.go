@@ -86,6 +86,8 @@ type FS struct {
 	bounding     sync.Mutex // one look for generations to retire at a time
 	closed       closedWriters
 
+	reconciled chan struct{} // closed when what no start waits for is done
+
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
@@ -106,6 +108,7 @@ func New(cfg Config) (*FS, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	fs.stop = cancel
+	fs.reconciled = make(chan struct{})
 	fs.wg.Add(3)
 	go func() { defer fs.wg.Done(); fs.notify.run(ctx) }()
 	go func() { defer fs.wg.Done(); fs.reconcile(ctx) }()

@@ -168,6 +168,7 @@ func pagesBelow(c *index.Contents, n nodeID) []pages.ID {
 // reconcile does beside the service what no start waits for: the policy learns
 // the generations, and disk and index are compared.
 func (fs *FS) reconcile(ctx context.Context) {
+	defer close(fs.reconciled)
 	fs.tiers.Learn(ctx)
 	if err := fs.tiers.Reconcile(ctx); err != nil && ctx.Err() == nil {
 		fs.log.Warn("the disk tier could not be looked through", "error", err)
