@@ -20,7 +20,7 @@ demo: build
 test: unit e2e
 
 unit:
-	$(GO) test $(RACE) -timeout 10m $(UNIT)
+	$(GO) test $(RACE) -timeout 15m $(UNIT)
 
 # The built binary on real mounts. Where mounting is impossible the tests skip and say why;
 # with CKPTFS_REQUIRE_FUSE=1 they fail.
