@@ -71,9 +71,14 @@ func fill(b *testing.B, x *Index, i *Identity, n int, ends func(int) (ending, bo
 	for first := 0; first < n; first += 1024 {
 		var gs []*Generation
 		var rows []PageRow
+		ids := make([]ObjectID, 1024*17)
+		for n := range ids {
+			ids[n] = x.NextID()
+		}
+		nextID := func() ObjectID { id := ids[0]; ids = ids[1:]; return id }
 		err := x.update("filling", 0, func(tx *conn) error {
 			for k := first; k < min(first+1024, n); k++ {
-				p.ID = x.NextID()
+				p.ID = nextID()
 				g := newGeneration(p)
 				g.seq = x.nextSeq + int64(k-first)
 				g.Digest = hashed(k, "generation")
@@ -83,18 +88,16 @@ func fill(b *testing.B, x *Index, i *Identity, n int, ends func(int) (ending, bo
 				}
 				g.Name = GenerationName(g.NumTokens, g.Kind, g.Digest)
 				g.PageCount = 64
-				added := make([]NewPage, 15+k%4/3)
-				for n := range added {
-					id := pages.ID(x.NextID())
-					added[n] = NewPage{ID: id, Key: hashed(int(id), "page"), Bytes: 4096}
-					recent = append(recent, id)
+				for range 15 + k%4/3 {
+					r := PageRow{ID: pages.ID(nextID()), Bytes: 4096, Links: 4} // about the number of lists it gets into
+					r.Key = hashed(int(r.ID), "page")
+					if err := insertPage(tx, &r); err != nil {
+						return err
+					}
+					rows, recent = append(rows, r), append(recent, r.ID)
 				}
 				recent = recent[max(0, len(recent)-64):]
-				inserted, _, _, err := storeLinks(tx, added, nil, recent)
-				if err != nil {
-					return err
-				}
-				rows, gs = append(rows, inserted...), append(gs, g)
+				gs = append(gs, g)
 				if _, err := tx.exec(insertGeneration, g.values()...); err != nil {
 					return err
 				}
