@@ -107,7 +107,7 @@ func (fs *FS) pageAttribute(p *index.Page, name string) (string, error) {
 // latest of them. A page is superseded when no current generation needs it.
 func keeper(gs []*index.Generation) *index.Generation {
 	return slices.MaxFunc(gs, func(a, b *index.Generation) int {
-		if x, y := a.State() != index.Superseded, b.State() != index.Superseded; x != y {
+		if x, y := !a.State().Superseded(), !b.State().Superseded(); x != y {
 			if x {
 				return 1
 			}

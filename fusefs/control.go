@@ -56,6 +56,8 @@ type Status struct {
 	Started       time.Time        `json:"started"`
 	UptimeSeconds int64            `json:"uptime_seconds"`
 	Restarts      int              `json:"restarts"`
+	LastDeath     string           `json:"last_death,omitempty"`
+	UpgradeError  string           `json:"upgrade_error,omitempty"`
 	Mode          StatusMode       `json:"mode"`
 	RAM           StatusRAM        `json:"ram"`
 	Disk          StatusDisk       `json:"disk"`
@@ -112,7 +114,7 @@ func (fs *FS) Status() Status {
 	reason := fs.backing.reason()
 	s := Status{
 		Version: fs.cfg.Version, Mountpoint: fs.cfg.Mountpoint, StateDir: fs.cfg.StateDir,
-		PID: fs.cfg.PID, KeeperPID: fs.cfg.KeeperPID, Restarts: fs.cfg.Restarts,
+		PID: fs.cfg.PID, KeeperPID: fs.cfg.KeeperPID, Restarts: fs.cfg.Restarts, LastDeath: fs.cfg.LastDeath, UpgradeError: fs.cfg.Upgrade,
 		Started: fs.started, UptimeSeconds: int64(fs.now().Sub(fs.started) / time.Second),
 		Mode: StatusMode{
 			Passthrough: reason == "", PassthroughReason: reason,

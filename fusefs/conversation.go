@@ -65,11 +65,19 @@ func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data [
 		c.request = nil
 		return 0, fuse.Status(syscall.EFBIG)
 	}
-	c.request = append(c.request, data...)
-	reply, done, err := fs.answer(h, in, c.request)
+	request := data
+	if len(c.request) > 0 || h.node.kind() != kindFind {
+		c.request = append(c.request, data...)
+		request = c.request
+	}
+	reply, done, err := fs.answer(h, in, request)
 	if err != nil {
 		c.request = nil
 		return 0, status(fs.log, err)
+	}
+	if !done && len(c.request) == 0 {
+		// Only a lookup that comes in pieces is copied. data is this request's.
+		c.request = bytes.Clone(data)
 	}
 	if done {
 		c.request, c.reply, c.answered, c.base = nil, reply, true, off+uint64(len(data))

@@ -43,17 +43,21 @@ func (fs *FS) closeHandle(number uint64) {
 	fs.dropHandle(h)
 }
 
+// dropHandle gives back what a handle holds. The slot is given back before the
+// backing id: a daemon that is killed in between leaves an id behind that nobody
+// uses, not a handle whose id the kernel does not know any more.
 func (fs *FS) dropHandle(h *handle) {
 	h.file.close()
 	if h.object != nil {
 		h.object.Close()
 	}
-	if h.how(howPassthrough) {
-		fs.backing.release(h.node)
-	}
-	fs.handles.put(h)
+	passthrough := h.how(howPassthrough)
 	fs.unlease(h)
 	fs.writerClosed(h)
+	fs.handles.put(h)
+	if passthrough {
+		fs.backing.release(h.node)
+	}
 }
 
 // Open implements fuse.RawFileSystem.

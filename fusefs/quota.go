@@ -40,7 +40,7 @@ func coldest(is []*index.Identity) []*index.Generation {
 	}
 	all = slices.DeleteFunc(all, (*index.Generation).Pinned)
 	rank := func(g *index.Generation) int {
-		if g.State() == index.Superseded {
+		if g.State().Superseded() {
 			return 0
 		}
 		return 1

@@ -25,6 +25,8 @@ func openFS(cfg *daemonConfig, log *slog.Logger) (filesystem, error) {
 		PID:              os.Getpid(),
 		KeeperPID:        cfg.Keeper.PID,
 		Restarts:         cfg.Keeper.Restarts,
+		LastDeath:        cfg.Keeper.LastDeath,
+		Upgrade:          cfg.Keeper.UpgradeError,
 		Resend:           cfg.Resend,
 		Version:          buildVersion(),
 		HugePages:        cfg.HugePages,
