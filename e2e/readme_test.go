@@ -17,7 +17,9 @@ func TestReadmeWalkThrough(t *testing.T) {
 	}
 	readme, err := os.ReadFile("../README.md")
 	must(t, err)
-	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
+	_, section, _ := strings.Cut(string(readme), "\n## Walk-through\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1)
 	if len(blocks) < 8 || !strings.Contains(blocks[0][1], "ckptfs mount") {
 		t.Fatalf("the walk-through has %d steps, and the first does not mount", len(blocks))
 	}
