@@ -51,10 +51,10 @@ func (fs *FS) dropHandle(h *handle) {
 	if h.object != nil {
 		h.object.Close()
 	}
-	passthrough := h.how(howPassthrough)
+	passthrough, wrote := h.how(howPassthrough), h.node.kind() == kindPage && h.writes()
 	fs.unlease(h)
-	fs.writerClosed(h)
 	fs.handles.put(h)
+	fs.writerClosed(h.node, wrote)
 	if passthrough {
 		fs.backing.release(h.node)
 	}

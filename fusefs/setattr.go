@@ -112,7 +112,11 @@ func (fs *FS) setDraftAttr(n nodeID, d *staging.Draft, in *fuse.SetAttrIn) error
 			return err
 		}
 	}
-	if err := d.SetAttr(n.sub(), fs.change(in, d.Attr(n.sub()))); err != nil || n.sub() != 0 {
+	a := fs.change(in, d.Attr(n.sub()))
+	if !n.isDir() {
+		a.Mode &= 0o777 // no file here is ever setuid or setgid: see CAP_HANDLE_KILLPRIV_V2
+	}
+	if err := d.SetAttr(n.sub(), a); err != nil || n.sub() != 0 {
 		return err
 	}
 	fs.notify.attributesOf(draftDirs(d)...) // what lies below follows

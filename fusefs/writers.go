@@ -30,7 +30,7 @@ func (c *closedWriters) next() <-chan struct{} {
 
 // writerClosed is told of every handle that is gone. A page whose writer is gone
 // is looked at now, at leisure, so that publication does not have to.
-func (fs *FS) writerClosed(h *handle) {
+func (fs *FS) writerClosed(n nodeID, wrote bool) {
 	c := &fs.closed
 	c.mu.Lock()
 	if c.wake != nil {
@@ -38,8 +38,8 @@ func (fs *FS) writerClosed(h *handle) {
 		c.wake = nil
 	}
 	c.mu.Unlock()
-	if h.node.kind() == kindPage && h.writes() {
-		fs.stage.Settle(h.node.page())
+	if wrote {
+		fs.stage.Settle(n.page())
 	}
 }
 
