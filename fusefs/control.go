@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"sync/atomic"
 	"time"
+
+	"ckptfs/fusefs/staging"
 )
 
 // controlFile is a file of .ckptfs: made when it is opened.
@@ -66,10 +68,18 @@ type Status struct {
 	Identities    int              `json:"identities"`
 	Generations   int              `json:"generations"`
 	Stagings      int              `json:"stagings"`
+	Pins          int              `json:"pins"`    // models, identities and generations that are pinned themselves
+	Writing       []Writing        `json:"writing"` // the oldest stagings
 	Handles       StatusHandles    `json:"handles"`
 	Counters      map[string]int64 `json:"counters"`
 	Problems      []string         `json:"problems"`
 }
+
+// Writing is a staging in the status.
+type Writing = staging.Progress
+
+// maxWriting bounds how many stagings the status tells of.
+const maxWriting = 16
 
 // StatusMode is how the mount is served.
 type StatusMode struct {
@@ -123,7 +133,7 @@ func (fs *FS) Status() Status {
 		RAM:         StatusRAM{SizeBytes: fs.budget.Limit(), UsedBytes: held, ReservedBytes: reserved, Pages: fs.tiers.Resident()},
 		Generations: fs.idx.Count(), Stagings: fs.stage.Count(),
 		Counters: fs.count.values(), Problems: []string{},
-		AtRest: fs.tiers.AtRest(),
+		AtRest: fs.tiers.AtRest(), Pins: fs.idx.Pins(), Writing: fs.stage.Progress(maxWriting),
 	}
 	size, used := fs.diskFill()
 	s.Disk = StatusDisk{Dir: fs.disk.Dir(), SizeBytes: size, UsedBytes: used}

@@ -35,6 +35,8 @@ func commands() []command {
 		{name: "restore", synopsis: "publish the generations of a backup", run: runRestore},
 		{name: "find", synopsis: "look up the longest published prefix of some tokens", run: runFind},
 		{name: "status", synopsis: "show how a mount is, what is wrong first", run: runStatus},
+		{name: "ls", synopsis: "list generations", run: runLs},
+		{name: "top", synopsis: "show a mount live", run: runTop},
 		{name: "identity", synopsis: "print the directory name of an identity document", run: runIdentity},
 		{name: "version", synopsis: "print the version of this binary", run: runVersion},
 		daemonCommandEntry(openFS),

@@ -32,6 +32,8 @@ type mountStatus struct {
 	Identities    int64      `json:"identities"`
 	Generations   int64      `json:"generations"`
 	Stagings      int64      `json:"stagings"`
+	Pins          int64      `json:"pins"`
+	Writing       []writing  `json:"writing"`
 	Handles       struct {
 		Open  int64 `json:"open"`
 		Max   int64 `json:"max"`
@@ -40,6 +42,18 @@ type mountStatus struct {
 	} `json:"handles"`
 	Counters map[string]int64 `json:"counters"`
 	Problems []string         `json:"problems"`
+}
+
+// writing is a staging, with the pages of each rank that are there.
+type writing struct {
+	Model    string `json:"model"`
+	Identity string `json:"identity"`
+	Name     string `json:"name"`
+	Seconds  int64  `json:"seconds"` // since it was held or changed last
+	Ranks    []struct {
+		Pages int64 `json:"pages"`
+		Of    int64 `json:"of"`
+	} `json:"ranks"`
 }
 
 // statusMode says which ways of working the kernel and the privileges allow.
