@@ -30,6 +30,7 @@ type mounted struct {
 	state string
 	flags []string
 
+	took   time.Duration // of the last start, until the mount said that it is ready
 	keeper *exec.Cmd
 	exited chan struct{}
 	err    error // how the keeper ended
@@ -57,6 +58,8 @@ func (b *bench) mount(name, l1 string, flags ...string) (*mounted, error) {
 
 // start mounts and waits until the mount says that it is ready.
 func (m *mounted) start() error {
+	began := time.Now()
+	defer func() { m.took = time.Since(began) }()
 	args := append([]string{"mount", "--state", m.state}, m.flags...)
 	m.keeper = exec.Command(m.b.o.binary, append(args, m.path)...)
 	m.keeper.SysProcAttr = procAttr(syscall.SIGTERM)

@@ -189,30 +189,32 @@ func countFiles(dir string) (int, error) {
 	return n, err
 }
 
-// startRow stops the large store's mount and starts it again: from the start of
-// the process to the answer to a first lookup.
+// startRow takes the time of the large store's first start, which finds what a
+// death of all processes leaves, and of starts after a stop in peace, until the
+// answer to a first lookup.
 func startRow(b *bench, r *result) error {
 	m, err := b.filled(b.manyGenerations())
 	if err != nil {
 		return err
 	}
-	var took []float64
-	var resident int64
-	for range min(b.o.repeats, 3) {
+	took := []float64{m.took.Seconds() * 1e3} // as after a death of all processes, see fill
+	resident, err := m.residentBytes()
+	if err != nil {
+		return err
+	}
+	for range min(b.o.repeats, 2) {
 		d, err := b.restart(m)
 		if err != nil {
-			return err
+			r.note("a stop and a further start failed: %.200v", err)
+			break
 		}
 		took = append(took, d.Seconds()*1e3)
-		if resident, err = m.residentBytes(); err != nil {
-			return err
-		}
 	}
 	r.Unit, r.Ours = "ms", statOf(took)
 	r.Target = "≤ 1000 ms, ≤ 512 MiB"
 	r.Met = r.Ours.Median <= 1000 && resident <= 512<<20
 	size, err := indexBytes(m.state)
-	r.note("%d generations; daemon %d MiB resident after the first lookup, index %d MiB on disk", b.manyGenerations(), resident>>20, size>>20)
+	r.note("%d generations; daemon %d MiB resident, index %d MiB on disk", b.manyGenerations(), resident>>20, size>>20)
 	return err
 }
 

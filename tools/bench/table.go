@@ -89,7 +89,7 @@ func (b *bench) table() error {
 		case b.ctx.Err() != nil:
 			return b.ctx.Err()
 		case err != nil:
-			res.Skipped = "failed: " + err.Error()
+			res.Skipped = "failed, see below"
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.name, err))
 		}
 		rep.Rows = append(rep.Rows, res)
