@@ -125,6 +125,9 @@ func (b *Budget) change(held, reserved int64) {
 	defer b.mu.Unlock()
 	b.mu.held += held
 	b.mu.reserved += reserved
+	if reserved < 0 && b.mu.reserved == 0 && b.mu.kick != nil && b.mu.held > b.mu.high {
+		b.mu.kick() // what eviction may have waited for
+	}
 	if held+reserved < 0 {
 		close(b.mu.freed)
 		b.mu.freed = make(chan struct{})

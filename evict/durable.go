@@ -39,6 +39,18 @@ func (t *Tiers) Save(ctx context.Context, ps []*index.Page) error {
 	return t.Index.Sync()
 }
 
+// SaveGeneration is Save for all pages of a generation, and for what it is: its
+// blob.
+func (t *Tiers) SaveGeneration(ctx context.Context, g *index.Generation, ps []*index.Page) error {
+	if err := t.Save(ctx, ps); err != nil || g.HasBlob() {
+		return err
+	}
+	if _, err := t.saveBlob(ctx, g, true); err != nil {
+		return err
+	}
+	return t.Index.Sync()
+}
+
 // refuseDurable: there is nothing that could survive a power loss.
 var refuseDurable = fmt.Errorf("there is no disk tier: %w", syscall.EINVAL)
 
@@ -68,6 +80,8 @@ func (t *Tiers) put(ctx context.Context, id pages.ID, key pages.Key, bytes int64
 	}
 	if err == nil {
 		t.Counts.WrittenBytes.Add(bytes)
+		t.Counts.WrittenDurable.Add(bytes)
+		t.Counts.StoredBytes.Add(stored)
 	}
 	return stored, err
 }

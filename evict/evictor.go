@@ -22,6 +22,7 @@ const (
 func (t *Tiers) evictLoop(ctx context.Context) {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
+	var over time.Time // since when; zero: it is not
 	for {
 		select {
 		case <-ctx.Done():
@@ -30,11 +31,20 @@ func (t *Tiers) evictLoop(ctx context.Context) {
 		case <-retry.C:
 		}
 		if t.used() <= t.mark(t.High) {
+			over = time.Time{}
+			continue
+		}
+		if over.IsZero() {
+			over = time.Now()
+		}
+		if wait := patience - time.Since(over); wait > 0 && t.busy() && t.used() <= t.mark((1+t.High)/2) {
+			retry.Reset(wait)
 			continue
 		}
 		t.evicting.Lock()
-		t.pass(ctx, func() bool { return t.used() <= t.mark(t.Low) })
+		t.pass(ctx, t.mark(t.Low))
 		t.evicting.Unlock()
+		over = time.Time{}
 		if t.used() > t.mark(t.High) {
 			retry.Reset(retryDelay) // leases or failed writes stand in the way
 		}
@@ -42,8 +52,19 @@ func (t *Tiers) evictLoop(ctx context.Context) {
 }
 
 // retryDelay is after how long the watermark is looked at again when a pass
-// could not reach it.
-const retryDelay = time.Second
+// could not reach it. patience is how long eviction waits, while there is room,
+// for what is under way: a publication supersedes what would be written
+// otherwise.
+const (
+	retryDelay = time.Second
+	patience   = time.Second
+)
+
+// busy reports whether a staging waits for its pages or pages are being loaded.
+func (t *Tiers) busy() bool {
+	_, reserved := t.Budget.Usage()
+	return reserved > 0 || len(t.queue) > 0
+}
 
 func (t *Tiers) mark(part float64) int64 { return int64(part * float64(t.Budget.Limit())) }
 
@@ -52,7 +73,7 @@ func (t *Tiers) used() int64 {
 	return held + reserved
 }
 
-// AtRest reports whether eviction has nothing to do.
+// AtRest reports whether eviction and loading have nothing to do.
 func (t *Tiers) AtRest() bool {
 	if t.used() > t.mark(t.High) || len(t.kick) > 0 || len(t.queue) > 0 || t.loads.active() > 0 {
 		return false
@@ -71,41 +92,62 @@ func (t *Tiers) MakeRoom(ctx context.Context, missing int64) {
 	t.evicting.Lock()
 	defer t.evicting.Unlock()
 	target := t.used() - missing
-	enough := func() bool { return t.used() <= target || ctx.Err() != nil }
-	if enough() {
+	if t.used() <= target || ctx.Err() != nil {
 		return
 	}
-	low := min(target, t.mark(t.Low))
-	t.pass(ctx, func() bool { return t.used() <= low || ctx.Err() != nil })
-	if !enough() {
-		t.dropUnwritable(ctx, enough)
+	t.pass(ctx, min(target, t.mark(t.Low)))
+	if t.used() > target {
+		t.dropUnwritable(ctx, target)
 	}
 }
 
-// pass evicts until done says so or nothing is left that may go. evicting is
-// held.
-func (t *Tiers) pass(ctx context.Context, done func() bool) {
-	if done() {
-		return
-	}
-	spared := t.leasedPages()
-	leased := func(id pages.ID) bool { return spared[id] || t.Live.Leased(id) }
-	// What nobody looked up comes first.
-	t.evictPart(ctx, 0, false, true, leased, done)
-	summary := t.res.summary()
-	t.policy.Lock()
-	next, stop := iter.Pull(t.policy.Victims(t.now(), summary))
-	t.policy.Unlock()
-	defer stop()
-	for !done() && ctx.Err() == nil {
-		t.policy.Lock()
-		d, ok := next()
-		t.policy.Unlock()
-		if !ok {
+// pass evicts until no more than target bytes are used or nothing is left that
+// may go. evicting is held.
+func (t *Tiers) pass(ctx context.Context, target int64) {
+	p := &pass{Tiers: t, target: target, spared: t.leasedPages()}
+	p.homeless(ctx)
+	for !p.done(ctx) {
+		p.planned, p.turn = t.Now().UnixNano(), t.turns.Load()
+		if p.follow(ctx) {
 			return
 		}
-		t.apply(ctx, d, leased, done)
 	}
+}
+
+// pass is one descent to a target.
+type pass struct {
+	*Tiers
+	target  int64
+	spared  map[pages.ID]bool
+	planned int64 // when the plan was made, ns since 1970
+	turn    int64 // turns when the plan was made
+}
+
+func (p *pass) done(ctx context.Context) bool { return p.used() <= p.target || ctx.Err() != nil }
+
+func (p *pass) leased(id pages.ID) bool { return p.spared[id] || p.Live.Leased(id) }
+
+// follow asks for a plan and carries it out. False if a publication has changed
+// what is superseded, so that another plan is wanted.
+func (p *pass) follow(ctx context.Context) bool {
+	summary := p.res.summary()
+	p.lockPolicy()
+	next, stop := iter.Pull(p.policy.Victims(p.now(), summary))
+	p.policy.Unlock()
+	defer stop()
+	for !p.done(ctx) {
+		p.lockPolicy()
+		d, ok := next()
+		p.policy.Unlock()
+		if !ok {
+			return true
+		}
+		if p.turns.Load() != p.turn {
+			return false
+		}
+		p.apply(ctx, d)
+	}
+	return true
 }
 
 // leasedPages are the pages of the generations that are leased as a whole.
@@ -126,76 +168,63 @@ func (t *Tiers) leasedPages() map[pages.ID]bool {
 }
 
 // apply carries out one decision of the policy.
-func (t *Tiers) apply(ctx context.Context, d retention.Decision, leased func(pages.ID) bool, done func() bool) {
-	home := index.ObjectID(d.Gen)
-	switch d.Action {
-	case retention.Drop:
-		t.drop(home, d.Reason)
-	case retention.Evict:
-		t.evictPart(ctx, home, d.Part == retention.Own, false, leased, done)
-	case retention.WriteBack:
-		if t.WritePolicy == WriteNever {
-			t.drop(home, d.Reason)
-			return
-		}
-		t.evictPart(ctx, home, d.Part == retention.Own, true, leased, done)
+func (p *pass) apply(ctx context.Context, d retention.Decision) {
+	home, own := index.ObjectID(d.Gen), d.Part == retention.Own
+	switch {
+	case d.Action == retention.Drop:
+		p.drop(home, d.Reason, p.planned)
+	case d.Action == retention.Evict:
+		p.evict(ctx, p.res.of(home, own), own)
+	case p.WritePolicy == WriteNever:
+		p.drop(home, retention.ReasonCold, p.planned)
+	default:
+		p.writeBackPart(ctx, home, own)
 	}
 }
 
-// drop retires a generation and with it frees its pages that nothing else needs,
-// unwritten. One that is leased is left alone.
-func (t *Tiers) drop(id index.ObjectID, why retention.Reason) {
-	g := t.Index.GenerationByID(id)
-	if g == nil || g.Pinned() || !t.Spare(id) {
-		return
-	}
-	defer t.Spared(id)
-	reason := ReasonSuperseded
-	switch why {
-	case retention.ReasonUnlikely:
-		reason = ReasonUnlikely
-	case retention.ReasonCold:
-		reason = ReasonPressure
-	}
-	before, _ := t.Budget.Usage()
-	if err := t.Retire([]*index.Generation{g}, reason); err != nil {
-		t.Log.Warn("a generation could not be retired to make room", "generation", g.Name, "error", err)
-		return
-	}
-	after, _ := t.Budget.Usage()
-	t.Counts.DroppedUnsaved.Add(max(before-after, 0))
-}
-
-// evictPart removes the RAM copies of a home's own or shared pages, writing
-// those back first that have no disk copy, if write says so. Own pages are
-// completed even when enough has been freed: half of them is worth little.
-func (t *Tiers) evictPart(ctx context.Context, home index.ObjectID, own, write bool, leased func(pages.ID) bool, done func() bool) {
-	es := t.res.of(home, own)
-	var dirty []*resident
+// evict removes the RAM copies of those of a home's pages that are on disk.
+// Own pages are completed even when enough has been freed: half of them is
+// worth little.
+func (p *pass) evict(ctx context.Context, es []*resident, own bool) {
 	for _, e := range es {
-		if e.page.Disk() == 0 && !leased(e.page.ID) {
-			dirty = append(dirty, e)
-		}
-	}
-	if write && len(dirty) > 0 && t.WritePolicy != WriteNever {
-		if !own {
-			dirty = t.needed(dirty, done)
-		}
-		t.writeBack(ctx, dirty, false)
-	}
-	for _, e := range es {
-		if !own && done() {
+		if !own && p.done(ctx) {
 			return
 		}
 		if e.page.Disk() != 0 {
-			t.evictCopy(e.page, leased)
+			p.evictCopy(e.page, p.leased)
 		}
 	}
 }
 
-// needed shortens a list of shared pages to what is to be freed.
-func (t *Tiers) needed(es []*resident, done func() bool) []*resident {
-	over := t.used() - t.mark(t.Low)
+// writeBackPart writes those of a home's pages that are only in RAM, and evicts
+// them. What only superseded generations need is not written.
+func (p *pass) writeBackPart(ctx context.Context, home index.ObjectID, own bool) {
+	if g := p.Index.GenerationByID(home); own && (g == nil || g.State().Superseded()) {
+		return
+	}
+	var dirty, loose []*resident
+	for _, e := range p.res.of(home, own) {
+		switch {
+		case e.page.Disk() != 0 || p.leased(e.page.ID):
+		case e.loose:
+			loose = append(loose, e)
+		default:
+			dirty = append(dirty, e)
+		}
+	}
+	if len(loose) > 0 {
+		dirty = append(dirty, p.neededByCurrent(loose)...)
+	}
+	if !own {
+		dirty = p.enough(dirty)
+	}
+	p.Counts.WrittenEvict.Add(p.writeBack(ctx, dirty, false))
+	p.evict(ctx, dirty, own)
+}
+
+// enough shortens a list of shared pages to what is to be freed.
+func (p *pass) enough(es []*resident) []*resident {
+	over := p.used() - p.target
 	for i, e := range es {
 		if over <= 0 && i > 0 {
 			return es[:i]
@@ -221,24 +250,25 @@ func (t *Tiers) evictCopy(p *index.Page, leased func(pages.ID) bool) {
 	t.res.removed(e)
 	t.Counts.EvictedPages.Add(1)
 	t.Counts.EvictedBytes.Add(p.Bytes)
+	t.Counts.EvictedAge.Add(max(t.Now().UnixNano()-e.since, 0))
 }
 
 // dropUnwritable retires generations, the coldest first, whose pages could not
 // be written and whose RAM is really needed.
-func (t *Tiers) dropUnwritable(ctx context.Context, done func() bool) {
-	t.policy.Lock()
+func (t *Tiers) dropUnwritable(ctx context.Context, target int64) {
+	t.lockPolicy()
 	var order []retention.ID
 	for id := range t.policy.Coldest(t.now()) {
 		order = append(order, id)
 	}
 	t.policy.Unlock()
+	now := t.Now().UnixNano()
 	for _, id := range order {
-		if done() || ctx.Err() != nil {
+		if t.used() <= target || ctx.Err() != nil {
 			return
 		}
 		if g := t.Index.GenerationByID(index.ObjectID(id)); g != nil && t.holdsRAM(g) {
-			t.drop(g.ID, retention.ReasonCold)
-			t.Counts.RetiredPressure.Add(1)
+			t.drop(g.ID, retention.ReasonCold, now)
 		}
 	}
 }

@@ -10,15 +10,30 @@ import (
 // parent is the longest published prefix, 0 if none; superseded what the
 // publication superseded.
 func (t *Tiers) Published(g *index.Generation, c *index.Contents, parent index.ObjectID, superseded []index.ObjectID) {
+	take := func() { t.Counts.Deduplicated.Add(t.takeUp(g, c, parent, superseded)) }
+	if !t.waiting.add(take) {
+		take()
+	}
+}
+
+// takeUp returns the bytes of pages that others have too.
+func (t *Tiers) takeUp(g *index.Generation, c *index.Contents, parent index.ObjectID, superseded []index.ObjectID) (shared int64) {
 	old := make([]retention.ID, len(superseded))
 	for i, id := range superseded {
 		old[i] = retention.ID(id)
 	}
-	t.policy.Lock()
+	t.lockPolicy()
 	t.policy.Published(t.now(), policyGeneration(g, parent), old)
 	t.policy.Unlock()
-	t.giveHomes(g, c, parent)
+	if len(old) > 0 {
+		t.turns.Add(1)
+	}
+	shared = t.giveHomes(g, c, parent)
+	if g.Retired() { // before the policy knew it
+		t.Retired(g.ID)
+	}
 	t.wake()
+	return shared
 }
 
 func policyGeneration(g *index.Generation, parent index.ObjectID) retention.Generation {
@@ -45,16 +60,20 @@ func requestID(identity index.ObjectID, request string) uint64 {
 }
 
 // giveHomes enters the generation's pages that are in RAM and have no home yet,
-// or one that does not cover the generation.
-func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, parent index.ObjectID) {
+// or one that does not cover the generation. It returns the bytes of pages that
+// others have too.
+func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, parent index.ObjectID) (shared int64) {
 	rows, err := t.Index.Pages(c.Pages)
 	if err != nil {
 		t.Log.Warn("pages of a generation could not be read", "generation", g.Name, "error", err)
-		return
+		return 0
 	}
 	for slot, p := range rows {
 		if p == nil {
 			continue
+		}
+		if p.Links() > 1 {
+			shared += p.Bytes
 		}
 		home, known := t.res.homeOf(p.ID)
 		switch {
@@ -65,9 +84,10 @@ func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, parent index.O
 			if to == 0 {
 				to = g.ID
 			}
-			t.res.add(p, to, false)
+			t.res.addLoose(p, to)
 		}
 	}
+	return shared
 }
 
 func (t *Tiers) hasFile(id pages.ID) bool {
@@ -76,7 +96,7 @@ func (t *Tiers) hasFile(id pages.ID) bool {
 }
 
 func (t *Tiers) covers(home, id index.ObjectID) bool {
-	t.policy.Lock()
+	t.lockPolicy()
 	defer t.policy.Unlock()
 	return t.policy.Covers(retention.ID(home), retention.ID(id))
 }
@@ -89,20 +109,14 @@ func ownPage(g *index.Generation, l *index.Layout, slot int) bool {
 	return gr.Role != index.RoleAttention || (int64(gr.Positions[i])+1)*int64(gr.PageTokens) > int64(g.NumTokens)
 }
 
-// Hit tells that a lookup returned the generation.
-func (t *Tiers) Hit(id index.ObjectID) {
-	t.policy.Lock()
-	defer t.policy.Unlock()
-	t.policy.Hit(t.now(), retention.ID(id))
-}
-
 // Retired tells that a generation is gone, whatever the reason.
 func (t *Tiers) Retired(id index.ObjectID) {
-	t.policy.Lock()
+	t.lockPolicy()
 	moves := t.policy.Retired(retention.ID(id))
 	t.policy.Unlock()
 	for _, m := range moves {
 		t.res.rehome(index.ObjectID(m.From), index.ObjectID(m.To))
+		t.hints.rehome(index.ObjectID(m.From), index.ObjectID(m.To))
 	}
 }
 

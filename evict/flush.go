@@ -38,13 +38,14 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 		for _, e := range batch {
 			e.retryAt = 0 // this is the last time to try
 		}
-		t.writeBack(ctx, batch, false)
+		t.Counts.WrittenFlush.Add(t.writeBack(ctx, batch, false))
 		if t.Now().Sub(lastTold) >= 2*time.Second {
 			lastTold = t.Now()
 			left := len(t.res.dirty())
 			t.Log.Info("writing RAM to disk", "pages_left", left, "pages", len(es))
 		}
 	}
+	t.saveBlobs(ctx)
 	for _, e := range es {
 		if e.page.Disk() != 0 {
 			f.Pages++
@@ -67,8 +68,11 @@ func (t *Tiers) flushOrder() []*resident {
 			return nil
 		}
 		r := g.Used()
-		if g.State() == index.Superseded {
-			r -= 1 << 62 // after all that are current
+		switch g.State() { // after all that are current, and fork points first
+		case index.PassedFork:
+			r -= 1 << 61
+		case index.Superseded:
+			r -= 1 << 62
 		}
 		for _, id := range c.Pages {
 			if old, ok := rank[id]; !ok || r > old {

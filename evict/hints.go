@@ -11,8 +11,10 @@ import (
 // lookup wants. A page that comes back without a lookup (a backup reads it) gets
 // no home, and goes first again. The lock is a leaf.
 type hints struct {
-	mu sync.Mutex
-	m  map[pages.ID]hint
+	mu    sync.Mutex
+	m     map[pages.ID]hint
+	count map[index.ObjectID]int            // hints by home, and homes that moved there
+	moved map[index.ObjectID]index.ObjectID // homes that have hints, and moved
 }
 
 type hint struct {
@@ -24,6 +26,60 @@ type hint struct {
 // maxHints bounds the memory of hints, about 64 bytes each.
 const maxHints = 1 << 20
 
+func (h *hints) init() {
+	h.m = map[pages.ID]hint{}
+	h.count = map[index.ObjectID]int{}
+	h.moved = map[index.ObjectID]index.ObjectID{}
+}
+
+func (h *hints) setLocked(id pages.ID, x hint) {
+	h.removeLocked(id)
+	h.m[id] = x
+	h.count[x.home]++
+}
+
+func (h *hints) removeLocked(id pages.ID) {
+	x, ok := h.m[id]
+	if !ok {
+		return
+	}
+	delete(h.m, id)
+	for home := x.home; ; {
+		if h.count[home]--; h.count[home] > 0 {
+			return
+		}
+		delete(h.count, home)
+		to, moved := h.moved[home]
+		if !moved {
+			return
+		}
+		delete(h.moved, home)
+		home = to // what moved there counts as one of its hints
+	}
+}
+
+// rehome says that the pages of one home have another one now.
+func (h *hints) rehome(from, to index.ObjectID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.count[from] == 0 || h.homeLocked(to) == from {
+		return
+	}
+	h.moved[from] = to
+	h.count[to]++
+}
+
+// homeLocked follows the moves of a home.
+func (h *hints) homeLocked(home index.ObjectID) index.ObjectID {
+	for {
+		to, ok := h.moved[home]
+		if !ok {
+			return home
+		}
+		home = to
+	}
+}
+
 // evicted keeps a page's home.
 func (h *hints) evicted(id pages.ID, home index.ObjectID, own bool) {
 	h.mu.Lock()
@@ -31,7 +87,7 @@ func (h *hints) evicted(id pages.ID, home index.ObjectID, own bool) {
 	if home == 0 || len(h.m) >= maxHints {
 		return
 	}
-	h.m[id] = hint{home: home, own: own}
+	h.setLocked(id, hint{home: home, own: own})
 }
 
 // want says that a lookup of g asks for the page.
@@ -39,11 +95,13 @@ func (h *hints) want(id pages.ID, g index.ObjectID, own bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	x, known := h.m[id]
-	if !known {
-		x = hint{home: g, own: own}
+	home := h.homeLocked(x.home)
+	if !known || home == 0 {
+		home, x.own = g, own
 	}
-	x.wanted = true
-	h.m[id] = x
+	x.own = x.own && home == x.home
+	x.home, x.wanted = home, true
+	h.setLocked(id, x)
 }
 
 // take gives the home of a page that is in RAM again: 0 unless a lookup asked.
@@ -54,13 +112,15 @@ func (h *hints) take(id pages.ID) (home index.ObjectID, own bool) {
 	if !x.wanted {
 		return 0, false
 	}
-	delete(h.m, id)
-	return x.home, x.own
+	home = h.homeLocked(x.home)
+	own = x.own && home == x.home
+	h.removeLocked(id)
+	return home, own
 }
 
 // drop forgets a page that is gone.
 func (h *hints) drop(id pages.ID) {
 	h.mu.Lock()
-	delete(h.m, id)
+	h.removeLocked(id)
 	h.mu.Unlock()
 }

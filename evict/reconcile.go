@@ -112,24 +112,6 @@ func (t *Tiers) onDiskBytes(k pages.Key) (int64, error) {
 	return max(o.StoredBytes(), 1), nil
 }
 
-// Learn gives the policy the generations of a former daemon, and the pages in
-// RAM their homes, in the order of publication. It runs beside the service.
-func (t *Tiers) Learn(ctx context.Context) {
-	err := t.Index.EachGeneration(func(g *index.Generation) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		c, err := t.Index.Contents(g)
-		if err == nil {
-			t.Published(g, c, 0, nil)
-		}
-		return nil
-	})
-	if err != nil && ctx.Err() == nil {
-		t.Log.Warn("the policy could not learn all generations", "error", err)
-	}
-}
-
 // Reconcile compares the disk tier with the index, beside the service: objects
 // that no page needs are removed, ones that are not recorded are recorded, and
 // the fill is counted anew.

@@ -1,7 +1,10 @@
 package evict
 
 import (
+	"cmp"
+	"slices"
 	"sync"
+	"time"
 
 	"ckptfs/evict/retention"
 	"ckptfs/index"
@@ -13,6 +16,9 @@ type resident struct {
 	page *index.Page
 	home index.ObjectID // see retention: the shortest generation that has it
 	own  bool           // only its home can have it
+	// loose: what descends from the home need not have the page.
+	loose bool
+	since int64 // when it came to RAM, ns since 1970
 
 	busy    chan struct{} // not nil while its RAM copy is being removed; closed then
 	writing bool          // a write-back is under way
@@ -24,6 +30,7 @@ type resident struct {
 // the list by home; the list's lock may be taken under a shard's, never the
 // other way round. Nothing else is called under either.
 type residency struct {
+	now    func() time.Time
 	shards [64]struct {
 		sync.Mutex
 		pages map[pages.ID]*resident
@@ -44,25 +51,30 @@ func newResidency() *residency {
 }
 
 // add enters a page, or gives one that is there its home.
-func (r *residency) add(p *index.Page, home index.ObjectID, own bool) {
+func (r *residency) add(p *index.Page, home index.ObjectID, own bool) { r.enter(p, home, own, false) }
+
+// addLoose gives a page a home that does not stand for all who have it.
+func (r *residency) addLoose(p *index.Page, home index.ObjectID) { r.enter(p, home, false, true) }
+
+func (r *residency) enter(p *index.Page, home index.ObjectID, own, loose bool) {
 	s := &r.shards[uint64(p.ID)%uint64(len(r.shards))]
 	s.Lock()
 	defer s.Unlock()
 	e := s.pages[p.ID]
 	if e == nil {
-		e = &resident{page: p}
+		e = &resident{page: p, since: r.now().UnixNano()}
 		s.pages[p.ID] = e
 	} else {
 		r.unlist(e)
 	}
-	r.list(e, home, own)
+	r.list(e, home, own, loose)
 }
 
 // list enters the page under its home; both are guarded by the list's lock.
-func (r *residency) list(e *resident, home index.ObjectID, own bool) {
+func (r *residency) list(e *resident, home index.ObjectID, own, loose bool) {
 	r.homes.Lock()
 	defer r.homes.Unlock()
-	e.home, e.own = home, own
+	e.home, e.own, e.loose = home, own, loose
 	m := r.homes.m[e.home]
 	if m == nil {
 		m = map[pages.ID]*resident{}
@@ -161,7 +173,8 @@ func (r *residency) setWriting(e *resident, on bool) bool {
 	return true
 }
 
-// of lists the pages of a home that are of the given part.
+// of lists the pages of a home that are of the given part, the last made first:
+// the tail goes before the history.
 func (r *residency) of(home index.ObjectID, own bool) []*resident {
 	r.homes.Lock()
 	defer r.homes.Unlock()
@@ -171,6 +184,7 @@ func (r *residency) of(home index.ObjectID, own bool) []*resident {
 			es = append(es, e)
 		}
 	}
+	slices.SortFunc(es, func(a, b *resident) int { return cmp.Compare(b.page.ID, a.page.ID) })
 	return es
 }
 
@@ -178,7 +192,7 @@ func (r *residency) of(home index.ObjectID, own bool) []*resident {
 func (r *residency) rehome(from, to index.ObjectID) {
 	for _, own := range []bool{false, true} {
 		for _, e := range r.of(from, own) {
-			r.add(e.page, to, own && to == from)
+			r.enter(e.page, to, own && to == from, e.loose)
 		}
 	}
 }

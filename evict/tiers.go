@@ -68,11 +68,15 @@ type Tiers struct {
 		sync.Mutex
 		retention.Policy
 	}
-	loads  loads
-	hints  hints
-	kick   chan struct{}
-	queue  chan []*index.Page // pages that lookups want in RAM
-	Counts Counts
+	lookups lookups
+	waiting waiting
+	turns   atomic.Int64 // publications that superseded something: a plan from before is stale
+	loads   loads
+	hints   hints
+	blobs   blobs
+	kick    chan struct{}
+	queue   chan []*index.Page // pages that lookups want in RAM
+	Counts  Counts
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -80,27 +84,41 @@ type Tiers struct {
 
 // Counts count since the start. Bytes are those of pages.
 type Counts struct {
-	WrittenBytes    atomic.Int64 // page bytes written to disk
-	WrittenPages    atomic.Int64
-	WriteFailures   atomic.Int64
-	LoadedBytes     atomic.Int64 // page bytes brought to RAM
-	LoadedPages     atomic.Int64
-	UncachedOpens   atomic.Int64 // opens served from disk for want of RAM
-	EvictedPages    atomic.Int64
-	EvictedBytes    atomic.Int64
-	DroppedUnsaved  atomic.Int64 // bytes given up without a write, with their generations
-	LostPages       atomic.Int64
-	RetiredLost     atomic.Int64 // generations
-	RetiredPressure atomic.Int64
-	RetiredDisk     atomic.Int64
+	WrittenBytes   atomic.Int64 // page bytes written to disk
+	WrittenPages   atomic.Int64
+	WrittenEvict   atomic.Int64 // of WrittenBytes: because RAM was needed
+	WrittenFlush   atomic.Int64 // because the daemon stops
+	WrittenDurable atomic.Int64 // because somebody waits for durability
+	StoredBytes    atomic.Int64 // what objects of written pages take on disk
+	WriteFailures  atomic.Int64
+	Deduplicated   atomic.Int64 // bytes that a publication found there already
+	LoadedBytes    atomic.Int64 // page bytes brought to RAM
+	LoadedPages    atomic.Int64
+	UncachedOpens  atomic.Int64 // opens served from disk for want of RAM
+	EvictedPages   atomic.Int64
+	EvictedBytes   atomic.Int64
+	EvictedAge     atomic.Int64 // ns that evicted copies have been in RAM, summed up
+	// Bytes given up without a write, with their generations: because those were
+	// superseded, because their kind is not continued, because disk writes failed.
+	DroppedSuperseded atomic.Int64
+	DroppedUnlikely   atomic.Int64
+	DroppedPressure   atomic.Int64
+	LostPages         atomic.Int64
+	RetiredLost       atomic.Int64 // generations
+	RetiredSuperseded atomic.Int64
+	RetiredUnlikely   atomic.Int64
+	RetiredPressure   atomic.Int64
+	RetiredDisk       atomic.Int64
 }
 
 // New makes the tiers; Start begins the background work.
 func New(cfg Config) *Tiers {
 	t := &Tiers{Config: cfg, res: newResidency(), began: cfg.Now(), kick: make(chan struct{}, 1), queue: make(chan []*index.Page, 1024)}
 	t.policy.Policy = cfg.Policy
+	t.res.now = cfg.Now
 	t.loads.m = map[pages.ID]*load{}
-	t.hints.m = map[pages.ID]hint{}
+	t.hints.init()
+	t.blobs.init()
 	t.Live.removed = t.forget
 	t.Budget.setKick(int64(float64(cfg.Budget.Limit())*cfg.High), t.wake)
 	return t
@@ -112,6 +130,9 @@ func (t *Tiers) Start() {
 	t.stop = cancel
 	t.wg.Add(1 + t.Loaders)
 	go func() { defer t.wg.Done(); t.evictLoop(ctx) }()
+	if t.Disk != nil {
+		t.wg.Go(func() { t.blobLoop(ctx) })
+	}
 	for range t.Loaders {
 		go func() { defer t.wg.Done(); t.loadLoop(ctx) }()
 	}

@@ -23,8 +23,8 @@ const yieldTime = 100 * time.Millisecond
 
 // writeBack writes the pages to the disk tier, several at a time, and records
 // it in one transaction. Pages whose last writes failed wait for their time. It
-// returns how many have a disk copy now.
-func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool) int {
+// returns how many page bytes it has written.
+func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool) (bytes int64) {
 	now := t.Now().UnixNano()
 	work := make(chan *resident)
 	var mu sync.Mutex
@@ -57,7 +57,10 @@ func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool) int
 		return 0
 	}
 	t.record(done)
-	return len(done)
+	for _, w := range done {
+		bytes += w.page.Bytes
+	}
+	return bytes
 }
 
 // written is a page that has an object on disk, and what that takes there.
@@ -81,6 +84,7 @@ func (t *Tiers) record(done []written) {
 		return
 	}
 	t.Counts.WrittenPages.Add(int64(len(done)))
+	t.noteBlobs()
 	for _, id := range gone {
 		t.hints.drop(id)
 		t.removeObject(keys[id])
@@ -119,6 +123,7 @@ func (t *Tiers) writeOne(ctx context.Context, e *resident, durable bool) (stored
 	}
 	e.fails = 0
 	t.Counts.WrittenBytes.Add(e.page.Bytes)
+	t.Counts.StoredBytes.Add(stored)
 	return stored, true
 }
 
@@ -150,7 +155,7 @@ func (t *Tiers) diskRoom(ctx context.Context, need int64) bool {
 	// A little more than needed, so that not every write comes here.
 	u := t.Disk.Usage()
 	target := u.UsedBytes - need - u.SizeBytes/64
-	t.policy.Lock()
+	t.lockPolicy()
 	var order []retention.ID
 	for id := range t.policy.Coldest(t.now()) {
 		order = append(order, id)

@@ -25,6 +25,10 @@ type counters struct {
 	pagesWritten         atomic.Int64
 	lookups              atomic.Int64
 	lookupMisses         atomic.Int64
+	hitsRAM              atomic.Int64 // lookups whose answer was in RAM as a whole
+	hitsDisk             atomic.Int64 // the others
+	hitPagesRAM          atomic.Int64
+	hitPagesDisk         atomic.Int64
 	generationsPublished atomic.Int64
 	generationsDeleted   atomic.Int64
 	generationsRetired   atomic.Int64
@@ -39,6 +43,10 @@ func (c *counters) values() map[string]int64 {
 		"pages_written":         c.pagesWritten.Load(),
 		"lookups":               c.lookups.Load(),
 		"lookup_misses":         c.lookupMisses.Load(),
+		"lookup_hits_ram":       c.hitsRAM.Load(),
+		"lookup_hits_disk":      c.hitsDisk.Load(),
+		"lookup_pages_ram":      c.hitPagesRAM.Load(),
+		"lookup_pages_disk":     c.hitPagesDisk.Load(),
 		"generations_published": c.generationsPublished.Load(),
 		"generations_deleted":   c.generationsDeleted.Load(),
 		"generations_retired":   c.generationsRetired.Load(),

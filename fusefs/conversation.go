@@ -216,15 +216,29 @@ func (fs *FS) answerFind(h *handle, request []byte) ([]byte, bool, error) {
 		return nil, false, err
 	}
 	var b []byte
+	fs.tiers.Missed(res.Retired.ID, res.Retired.Reason)
 	if res.Generation == nil {
 		fs.leaseFound(h, 0)
 		fs.count.lookupMisses.Add(1)
 		b, err = json.Marshal(findMiss{Reason: res.Reason})
 	} else {
 		fs.idx.Touch(res.Generation, fs.now().UnixNano())
+		fs.tiers.Hit(res.Generation.ID)
+		fs.countRestore(&r)
 		b, err = json.Marshal(r)
 	}
 	return append(b, '\n'), true, err
+}
+
+// countRestore counts where the pages of an answer are.
+func (fs *FS) countRestore(r *findReply) {
+	if r.Pages.Disk == 0 {
+		fs.count.hitsRAM.Add(1)
+	} else {
+		fs.count.hitsDisk.Add(1)
+	}
+	fs.count.hitPagesRAM.Add(int64(r.Pages.RAM))
+	fs.count.hitPagesDisk.Add(int64(r.Pages.Disk))
 }
 
 // offer leases a candidate and makes sure that every page of it can be read.
@@ -249,7 +263,6 @@ func (fs *FS) offer(h *handle, g *index.Generation, r *findReply) index.Verdict 
 		Generation: g.Name, NumTokens: g.NumTokens, Kind: g.Kind, DraftPrefixLen: g.DraftPrefixLen,
 		WorldSize: c.Layout.WorldSize, Pages: findPages{Total: len(c.Pages), RAM: ram, Disk: disk},
 	}
-	fs.tiers.Hit(g.ID)
 	fs.tiers.Prefetch(g, c.Layout, rows)
 	return index.Take
 }

@@ -102,7 +102,7 @@ func (fs *FS) lease(h *handle, pageBytes int64) bool {
 			d.Hold()
 			h.lease.draft = d
 			if h.writes() {
-				d.Writes(h.rec.pid, +1)
+				d.Writes(h.rec.pid, n.page())
 			}
 		}
 	case n.inGeneration():
@@ -126,7 +126,7 @@ func (fs *FS) unlease(h *handle) {
 	}
 	if h.lease.draft != nil {
 		if h.lease.page != 0 && h.writes() {
-			h.lease.draft.Writes(h.rec.pid, -1)
+			h.lease.draft.Written(h.rec.pid, h.lease.page)
 		}
 		h.lease.draft.Unhold()
 	}

@@ -308,7 +308,7 @@ func (fs *FS) adoptPageHandle(h *handle, id pages.ID) {
 		d.Hold()
 		h.lease.draft = d
 		if h.writes() {
-			d.Writes(h.rec.pid, +1)
+			d.Writes(h.rec.pid, id)
 		}
 	}
 	h.lease.page = id

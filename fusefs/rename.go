@@ -71,7 +71,7 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 		return err
 	}
 	fs.notify.attributesOf(draftDirs(d)...)
-	fs.published(g)
+	fs.published(g, d.Superseded())
 	return nil
 }
 
@@ -82,10 +82,11 @@ func (fs *FS) countRefused(err error) {
 	}
 }
 
-func (fs *FS) published(g *index.Generation) {
+// published tells of a new generation, and of what it superseded.
+func (fs *FS) published(g *index.Generation, superseded []index.ObjectID) {
 	fs.count.generationsPublished.Add(1)
 	if c, err := fs.idx.Contents(g); err == nil {
-		fs.tiers.Published(g, c, 0, nil)
+		fs.tiers.Published(g, c, g.Parent, superseded)
 		fs.saveAfter(g, c)
 	}
 	fs.log.Debug("generation published", "identity", g.Identity.Name, "generation", g.Name)

@@ -13,6 +13,8 @@ const blockBytes = 4096
 // it may take what its disk has left.
 func (fs *FS) diskFill() (size, used int64) {
 	u := fs.disk.Usage()
+	// What the directories of the tier take is not of pages, and never goes.
+	u.UsedBytes = max(u.UsedBytes-fs.disk.DirectoryBytes(), 0)
 	if u.SizeBytes > 0 {
 		return u.SizeBytes, u.UsedBytes
 	}

@@ -57,7 +57,14 @@ func (fs *FS) openTiers() error {
 	if err != nil {
 		return err
 	}
-	fs.disk.SetUsage(used)
+	if err := fs.disk.MakeDirectories(); err != nil {
+		fs.log.Warn("the disk tier takes no new pages now", "error", err) // what it has is served
+	}
+	if used > 0 {
+		fs.disk.SetUsage(used)
+	} else if err := fs.disk.SetObjectBytes(0); err != nil {
+		return fmt.Errorf("disk tier: %w", err)
+	}
 	fs.budget = evict.NewBudget(fs.cfg.L1Bytes)
 	fs.live = evict.NewLive(fs.ram, fs.budget)
 	fs.tiers = evict.New(evict.Config{
@@ -67,6 +74,7 @@ func (fs *FS) openTiers() error {
 		Writers: writersAtATime, Loaders: loadersAtATime, LoadWait: loadWait,
 		Retire: fs.retireServerSide, Leases: fs.leases.all, Spare: fs.leases.spare, Spared: fs.leases.spared,
 	})
+	fs.tiers.ExpectLearn()
 	return fs.ram.ClearLoads()
 }
 
@@ -102,7 +110,7 @@ func (fs *FS) saveAfter(g *index.Generation, c *index.Contents) {
 	}
 	rows, err := fs.savedRows(c.Pages)
 	if err == nil {
-		err = fs.tiers.Save(context.Background(), rows)
+		err = fs.tiers.SaveGeneration(context.Background(), g, rows)
 	}
 	if err != nil {
 		fs.log.Warn("a published generation may not survive a power loss yet", "generation", g.Name, "error", err)
@@ -127,6 +135,7 @@ func (fs *FS) savedRows(ids []pages.ID) ([]*index.Page, error) {
 // staging nothing is promised before publication.
 func (fs *FS) saveNode(n nodeID) error {
 	var ids []pages.ID
+	var whole *index.Generation
 	switch {
 	case n.kind() == kindPage:
 		ids = []pages.ID{n.page()}
@@ -140,10 +149,16 @@ func (fs *FS) saveNode(n nodeID) error {
 			return err
 		}
 		ids = pagesBelow(c, n)
+		if n.place().Level == staging.LevelRoot {
+			whole = t.gen
+		}
 	}
 	rows, err := fs.savedRows(ids)
 	if err != nil {
 		return err
+	}
+	if whole != nil {
+		return fs.tiers.SaveGeneration(context.Background(), whole, rows)
 	}
 	return fs.tiers.Save(context.Background(), rows)
 }
@@ -214,19 +229,29 @@ func (fs *FS) finishStores(limit time.Duration) {
 func (fs *FS) tierCounters(m map[string]int64) {
 	c := &fs.tiers.Counts
 	for name, v := range map[string]int64{
-		"disk_written_bytes":           c.WrittenBytes.Load(),
-		"disk_written_pages":           c.WrittenPages.Load(),
-		"disk_write_failures":          c.WriteFailures.Load(),
-		"loaded_bytes":                 c.LoadedBytes.Load(),
-		"loaded_pages":                 c.LoadedPages.Load(),
-		"uncached_opens":               c.UncachedOpens.Load(),
-		"evicted_pages":                c.EvictedPages.Load(),
-		"evicted_bytes":                c.EvictedBytes.Load(),
-		"dropped_unwritten_bytes":      c.DroppedUnsaved.Load(),
-		"lost_pages":                   c.LostPages.Load(),
-		"generations_retired_lost":     c.RetiredLost.Load(),
-		"generations_retired_pressure": c.RetiredPressure.Load(),
-		"generations_retired_disk":     c.RetiredDisk.Load(),
+		"disk_written_bytes":             c.WrittenBytes.Load(),
+		"disk_written_pages":             c.WrittenPages.Load(),
+		"disk_write_failures":            c.WriteFailures.Load(),
+		"loaded_bytes":                   c.LoadedBytes.Load(),
+		"loaded_pages":                   c.LoadedPages.Load(),
+		"uncached_opens":                 c.UncachedOpens.Load(),
+		"evicted_pages":                  c.EvictedPages.Load(),
+		"evicted_bytes":                  c.EvictedBytes.Load(),
+		"evicted_age_seconds":            c.EvictedAge.Load() / int64(time.Second),
+		"written_evict_bytes":            c.WrittenEvict.Load(),
+		"written_flush_bytes":            c.WrittenFlush.Load(),
+		"written_durable_bytes":          c.WrittenDurable.Load(),
+		"avoided_deduplicated_bytes":     c.Deduplicated.Load(),
+		"avoided_compressed_bytes":       c.WrittenBytes.Load() - c.StoredBytes.Load(),
+		"avoided_superseded_bytes":       c.DroppedSuperseded.Load(),
+		"avoided_unlikely_bytes":         c.DroppedUnlikely.Load(),
+		"dropped_pressure_bytes":         c.DroppedPressure.Load(),
+		"generations_retired_superseded": c.RetiredSuperseded.Load(),
+		"generations_retired_unlikely":   c.RetiredUnlikely.Load(),
+		"lost_pages":                     c.LostPages.Load(),
+		"generations_retired_lost":       c.RetiredLost.Load(),
+		"generations_retired_pressure":   c.RetiredPressure.Load(),
+		"generations_retired_disk":       c.RetiredDisk.Load(),
 	} {
 		m[name] = v
 	}

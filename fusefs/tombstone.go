@@ -35,8 +35,9 @@ type tombKey struct {
 type tombstone struct {
 	key    tombKey
 	gen    index.ObjectID
-	target string // the generation's name
-	pids   map[int]bool
+	target string          // the generation's name
+	pids   map[int]bool    // processes that see it
+	tids   map[uint32]bool // threads that see it
 	until  time.Time
 	attr   index.Attr
 }
@@ -48,6 +49,7 @@ const tombstoneLife = 10 * time.Second
 // process pid has published.
 func (fs *FS) bury(d *staging.Draft, name string, g *index.Generation, pid uint32) {
 	pids := map[int]bool{}
+	tids := map[uint32]bool{}
 	workers := d.Workers()
 	fs.handles.each(func(h *handle) {
 		if h.lease.draft == d {
@@ -59,18 +61,24 @@ func (fs *FS) bury(d *staging.Draft, name string, g *index.Generation, pid uint3
 			pids[p] = true
 		}
 	}
-	if !d.Parallel() {
-		delete(pids, processOf(pid)) // the only thread of its process has been told
+	// The publisher has been told. Other threads of its process are ranks only if
+	// they have written beside it; then they are known one by one.
+	own := processOf(pid)
+	delete(pids, own)
+	for _, tid := range workers {
+		if d.Parallel() && tid != pid && processOf(tid) == own {
+			tids[tid] = true
+		}
 	}
-	if len(pids) == 0 {
+	if len(pids)+len(tids) == 0 {
 		return
 	}
-	fs.putTombstone(g, name, pids, fs.now().Add(tombstoneLife))
+	fs.putTombstone(g, name, pids, tids, fs.now().Add(tombstoneLife))
 }
 
 // putTombstone enters a tombstone, and forgets those that are over.
-func (fs *FS) putTombstone(g *index.Generation, name string, pids map[int]bool, until time.Time) {
-	t := &tombstone{tombKey{g.Identity.ID, name}, g.ID, g.Name, pids, until, g.Attr()}
+func (fs *FS) putTombstone(g *index.Generation, name string, pids map[int]bool, tids map[uint32]bool, until time.Time) {
+	t := &tombstone{tombKey{g.Identity.ID, name}, g.ID, g.Name, pids, tids, until, g.Attr()}
 	ts := &fs.tombs
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -89,6 +97,9 @@ func (fs *FS) putTombstone(g *index.Generation, name string, pids map[int]bool, 
 	for p := range pids {
 		kept.PIDs = append(kept.PIDs, p)
 	}
+	for t := range tids {
+		kept.TIDs = append(kept.TIDs, t)
+	}
 	if raw, err := json.Marshal(kept); err == nil {
 		_ = os.WriteFile(fs.tombPath(g.ID), raw, 0o600) // only a restart would need it
 	}
@@ -98,6 +109,7 @@ func (fs *FS) putTombstone(g *index.Generation, name string, pids map[int]bool, 
 type keptTombstone struct {
 	Name  []byte
 	PIDs  []int
+	TIDs  []uint32
 	Until time.Time
 }
 
@@ -134,7 +146,11 @@ func (fs *FS) openTombstones() error {
 		for _, p := range kept.PIDs {
 			pids[p] = true
 		}
-		fs.putTombstone(g, string(kept.Name), pids, kept.Until)
+		tids := map[uint32]bool{}
+		for _, t := range kept.TIDs {
+			tids[t] = true
+		}
+		fs.putTombstone(g, string(kept.Name), pids, tids, kept.Until)
 	}
 	for _, l := range fs.stage.Late {
 		pids := map[int]bool{}
@@ -142,7 +158,7 @@ func (fs *FS) openTombstones() error {
 			pids[processOf(tid)] = true
 		}
 		if g := fs.idx.GenerationByID(l.ID); g != nil && len(l.Workers) > 1 {
-			fs.putTombstone(g, l.Name, pids, fs.now().Add(tombstoneLife))
+			fs.putTombstone(g, l.Name, pids, nil, fs.now().Add(tombstoneLife))
 		}
 	}
 	return nil
@@ -159,7 +175,7 @@ func (ts *tombstones) find(identity index.ObjectID, name string, pid uint32, now
 	process := processOf(pid)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if !t.pids[process] {
+	if !t.pids[process] && !t.tids[pid] {
 		return nil
 	}
 	return t

@@ -105,7 +105,11 @@ func (c *checker) generations() error {
 			return nil
 		}
 		stored.seq, stored.Identity = g.seq, g.Identity
-		stored.used.Store(g.Used()) // written lazily
+		if c.x.touched.has(g) { // written lazily
+			stored.used.Store(g.Used())
+			stored.state.Store(int32(g.State()))
+			stored.supersededBy.Store(uint64(g.SupersededBy()))
+		}
 		if !slices.EqualFunc(stored.values(), g.values(), equalValues) {
 			c.found("generations", uint64(id), "the row is not what is in memory")
 		}
@@ -189,15 +193,15 @@ func (c *checker) pages() error {
 // keys compares the table keys with the rows of pages.
 func (c *checker) keys() error {
 	err := c.db.query("SELECT block, entries FROM keys", func(row []driver.Value) error {
-		entries, err := decodeKeyBlock(row[0].(int64), row[1])
-		if err != nil {
-			c.found("keys", uint64(row[0].(int64)), "%v", err)
-		}
-		for _, e := range entries {
+		block := row[0].(int64)
+		err := decodeKeyBlock(block, row[1], func(e keyEntry) {
 			if head, ok := c.heads[e.id]; !ok || head != e.head {
 				c.found("keys", uint64(e.id), "this page has no row with such a key")
 			}
 			delete(c.heads, e.id)
+		})
+		if err != nil {
+			c.found("keys", uint64(block), "%v", err)
 		}
 		return nil
 	})

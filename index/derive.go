@@ -3,8 +3,8 @@ package index
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"slices"
+	"strconv"
 
 	"ckptfs/pages"
 )
@@ -33,7 +33,8 @@ type Derived struct {
 
 // GenerationName returns the name of a generation's directory.
 func GenerationName(numTokens int, kind Kind, digest Digest) string {
-	return fmt.Sprintf("%08d-%s-%s", numTokens, kind, digest.Short())
+	tokens := strconv.Itoa(numTokens)
+	return "00000000"[min(len(tokens), 8):] + tokens + "-" + string(kind) + "-" + digest.Short()
 }
 
 // Derive computes a generation's digests and page keys from its tokens

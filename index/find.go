@@ -17,6 +17,15 @@ const (
 type FindResult struct {
 	Generation *Generation
 	Reason     string
+	// Retired is what would have been a longer answer than Generation had it
+	// not been retired; its zero value if nothing would.
+	Retired RetiredLead
+}
+
+// RetiredLead is a generation that is not published any more.
+type RetiredLead struct {
+	ID     ObjectID
+	Reason Reason // why it was retired
 }
 
 // Find returns the published generation with the most tokens that is an exact
@@ -47,19 +56,32 @@ func (x *Index) Find(i *Identity, req *FindRequest, accept func(*Generation) Ver
 			break
 		}
 		if accept == nil || accept(g) == Take {
-			return FindResult{Generation: g}, nil
+			return FindResult{Generation: g, Retired: i.retiredBeyond(chain, limit, g.NumTokens)}, nil
 		}
 		if skipped == nil {
 			skipped = g
 		}
 		tokens, seq = g.NumTokens, g.seq
 	}
+	lost := i.retiredBeyond(chain, limit, 0)
 	if limit < len(req.Tokens)/tokenBytes {
 		if chain, err = NewChain(doc.Digest, req.Tokens, req.Media); err != nil {
 			return FindResult{}, err
 		}
 	}
-	return FindResult{Reason: i.missReason(chain, limit, skipped)}, nil
+	return FindResult{Reason: i.missReason(chain, limit, skipped), Retired: lost}, nil
+}
+
+// retiredBeyond returns the longest retired generation that was a prefix of
+// chain's tokens, of more than tokens and at most limit of them.
+func (i *Identity) retiredBeyond(chain *Chain, limit, tokens int) RetiredLead {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	r := i.mu.retired.longest(chain, limit, math.MaxInt64)
+	if r == nil || r.end.tokens <= tokens {
+		return RetiredLead{}
+	}
+	return RetiredLead{r.id, Reason(r.reason.Value())}
 }
 
 func (i *Identity) longestPublished(chain *Chain, tokens int, seq int64) *Generation {

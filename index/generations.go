@@ -14,7 +14,16 @@ const (
 	Current    State = iota // kept, and written to disk before RAM drops it
 	Superseded              // a later generation has taken its place
 	Fork                    // current, and the point where conversations branch off
+	PassedFork              // a superseded fork point
 )
+
+// Superseded reports whether a later generation has taken its place.
+func (s State) Superseded() bool { return s == Superseded || s == PassedFork }
+
+// superseded and current are the states after the one and the other; what a
+// fork point was is not forgotten.
+func (s State) superseded() State { return s | Superseded }
+func (s State) current() State    { return s &^ Superseded }
 
 func (s State) String() string {
 	switch s {
@@ -24,6 +33,8 @@ func (s State) String() string {
 		return "superseded"
 	case Fork:
 		return "fork"
+	case PassedFork:
+		return "superseded fork"
 	}
 	return "unknown"
 }
@@ -48,6 +59,9 @@ type Generation struct {
 	PageCount      int   // over all ranks
 	PageBytes      int64 // of all its pages, shared ones included
 	ManifestBytes  int64 // of the published manifest
+	// Parent is the longest generation that was published before as a proper
+	// prefix of this one, of any request; 0 if there was none or it is not known.
+	Parent ObjectID
 	attrCell
 	settings
 
@@ -57,12 +71,17 @@ type Generation struct {
 	supersededBy atomic.Uint64
 	used         atomic.Int64
 	retired      atomic.Bool
+	blob         atomic.Bool
 }
 
 func (g *Generation) objectID() ObjectID { return g.ID }
 func (g *Generation) objectName() string { return g.Name }
 func (g *Generation) sequence() int64    { return g.seq }
-func (g *Generation) ending() ending     { return ending{g.NumTokens, g.Prefix, g.TailHash, g.HasTail} }
+
+// Order is its place in the order of publication, from 1.
+func (g *Generation) Order() int64 { return g.seq + 1 }
+
+func (g *Generation) ending() ending { return ending{g.NumTokens, g.Prefix, g.TailHash, g.HasTail} }
 
 // State returns what it was last set to; Current at publication.
 func (g *Generation) State() State { return State(g.state.Load()) }
@@ -75,6 +94,10 @@ func (g *Generation) Used() int64 { return g.used.Load() }
 
 // Retired reports whether it is not published any more. It takes no lock.
 func (g *Generation) Retired() bool { return g.retired.Load() }
+
+// HasBlob reports whether a blob of the disk tier says all that Blob would. It
+// takes no lock.
+func (g *Generation) HasBlob() bool { return g.blob.Load() }
 
 // setRequest shares the string with other generations of the same request.
 func (g *Generation) setRequest(s string) {
@@ -122,6 +145,7 @@ func (x *Index) addGeneration(g *Generation) {
 	defer i.mu.Unlock()
 	i.mu.generations.add(g)
 	i.mu.published.add(g)
+	i.mu.requests.add(g)
 }
 
 // removeGeneration is the inverse. r, if not nil, is what Find tells of it
@@ -136,35 +160,33 @@ func (x *Index) removeGeneration(g *Generation, r *retirement) {
 	g.retired.Store(true)
 	i.mu.generations.remove(g)
 	i.mu.published.remove(g)
+	i.mu.requests.remove(g)
 	if r != nil {
 		i.mu.retired.add(r)
 	}
 }
 
 const insertGeneration = `INSERT INTO generations VALUES
-	(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // values returns the columns of its row, in the table's order.
 func (g *Generation) values() []driver.Value {
-	return append([]driver.Value{
+	row := append([]driver.Value{
 		int64(g.ID), g.seq, int64(g.Identity.ID), g.Digest[:], string(g.Kind), int64(g.NumTokens),
 		int64(g.DraftPrefixLen), g.Request, g.Prefix.Root[:], g.Prefix.Digest[:], g.ending().tailValue(),
-		g.Published, g.Used(), int64(g.State()), int64(g.SupersededBy()),
+		g.Published, g.Used(), int64(g.State()), int64(g.SupersededBy()), int64(g.Parent),
 		int64(g.PageCount), g.PageBytes, g.ManifestBytes,
 	}, g.Attr().values()...)
+	return append(row, flag(g.HasBlob()))
 }
 
 // loadGenerations reads all generations. Identities must be there. What is
 // large, manifests and page lists, has a table of its own: this one must be
 // read before anything can be served.
 func (x *Index) loadGenerations(c *conn) error {
-	n, err := c.integer("SELECT count(*) FROM generations")
-	if err != nil {
-		return err
-	}
-	all := make([]*Generation, 0, n)
+	var all []*Generation
 	perIdentity := make(map[*Identity]int)
-	err = c.query("SELECT * FROM generations ORDER BY id", func(row []driver.Value) error {
+	err := c.query("SELECT * FROM generations ORDER BY id", func(row []driver.Value) error {
 		g, err := x.generationOf(row)
 		if err != nil {
 			return err
@@ -187,6 +209,7 @@ func (x *Index) loadGenerations(c *conn) error {
 	slices.SortFunc(all, func(a, b *Generation) int { return int(a.seq - b.seq) })
 	for _, g := range all {
 		g.Identity.mu.published.add(g)
+		g.Identity.mu.requests.add(g)
 		x.nextSeq = g.seq + 1
 	}
 	return nil
@@ -202,9 +225,10 @@ func (x *Index) generationOf(row []driver.Value) (*Generation, error) {
 		NumTokens:      int(row[5].(int64)),
 		DraftPrefixLen: uint32(row[6].(int64)),
 		Published:      row[11].(int64),
-		PageCount:      int(row[15].(int64)),
-		PageBytes:      row[16].(int64),
-		ManifestBytes:  row[17].(int64),
+		Parent:         ObjectID(row[15].(int64)),
+		PageCount:      int(row[16].(int64)),
+		PageBytes:      row[17].(int64),
+		ManifestBytes:  row[18].(int64),
 	}
 	if g.Identity == nil {
 		return nil, corruptf("generation %d is in identity %d, which is not there", g.ID, row[2])
@@ -223,7 +247,8 @@ func (x *Index) generationOf(row []driver.Value) (*Generation, error) {
 	g.used.Store(row[12].(int64))
 	g.state.Store(int32(row[13].(int64)))
 	g.supersededBy.Store(uint64(row[14].(int64)))
-	g.set(attrOf(row[18:]))
+	g.set(attrOf(row[19:]))
+	g.blob.Store(row[len(row)-1].(int64) != 0)
 	return g, nil
 }
 

@@ -26,6 +26,7 @@ type Identity struct {
 		generations listing[*Generation]
 		published   prefixes[*Generation]
 		retired     prefixes[*retirement]
+		requests    requests
 	}
 }
 
@@ -61,10 +62,15 @@ func (x *Index) IdentityByID(id ObjectID) *Identity {
 // the model's mtime to that of a. ErrExist if the name is there, ErrNotExist
 // if the model is gone.
 func (x *Index) CreateIdentity(m *Model, name string, doc *Document, a Attr, op Op) (*Identity, error) {
-	i := &Identity{ID: x.NextID(), Model: m, Name: name}
-	if i.ID == 0 {
+	id := x.NextID()
+	if id == 0 {
 		return nil, ErrFull
 	}
+	return x.createIdentity(id, m, name, doc, a, op)
+}
+
+func (x *Index) createIdentity(id ObjectID, m *Model, name string, doc *Document, a Attr, op Op) (*Identity, error) {
+	i := &Identity{ID: id, Model: m, Name: name}
 	i.set(a)
 	i.documentAttr.set(documentAttr(a))
 	i.document.Store(doc)

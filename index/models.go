@@ -47,10 +47,15 @@ func (x *Index) Models(after ObjectID, max int) []*Model {
 
 // CreateModel makes a model. ErrExist if the name is there.
 func (x *Index) CreateModel(name string, a Attr, op Op) (*Model, error) {
-	m := &Model{ID: x.NextID(), Name: name}
-	if m.ID == 0 {
+	id := x.NextID()
+	if id == 0 {
 		return nil, ErrFull
 	}
+	return x.createModel(id, name, a, op)
+}
+
+func (x *Index) createModel(id ObjectID, name string, a Attr, op Op) (*Model, error) {
+	m := &Model{ID: id, Name: name}
 	m.set(a)
 	err := x.update("creating a model", op, func(tx *conn) error {
 		if x.Model(name) != nil {

@@ -20,6 +20,14 @@ type Publication struct {
 	SubAttrs  []SubAttr
 	Published int64 // now, nanoseconds since 1970; becomes the identity's mtime too
 	Op        Op
+
+	// Prefixes are generations whose tokens are a proper prefix of this one's,
+	// published ones and such as may be by now; ids of others are ignored.
+	Prefixes []ObjectID
+	// Supersede is the rule of supersession; nil: nothing is superseded.
+	Supersede Rule
+	// Superseded is filled by Publish: what the rule said.
+	Superseded []ObjectID
 }
 
 // NewPage is a page that has no row yet.
@@ -48,6 +56,7 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 	var inserted []PageRow
 	var linked map[pages.ID]int32
 	var final []pages.ID
+	var kin kinship
 	var gained int64 // bytes of pages that no generation linked before
 	err = x.update("publishing "+g.Name, p.Op, func(tx *conn) error {
 		if p.Identity.gone {
@@ -64,6 +73,10 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 			return err
 		}
 		g.seq = x.nextSeq
+		kin = x.kinOf(g, p)
+		if err := storeStates(tx, kin.changes); err != nil {
+			return err
+		}
 		if _, err := tx.exec(insertGeneration, g.values()...); err != nil {
 			return err
 		}
@@ -89,6 +102,8 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 		})
 		p.Identity.touch(p.Published)
 		x.usage.add(p.Identity.Name, gained)
+		applyStates(kin.changes)
+		p.Superseded = kin.superseded
 		x.addGeneration(g)
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ type Reason string
 // retirement is what is remembered of a retired generation, about 0.5 KiB.
 type retirement struct {
 	identity *Identity
+	id       ObjectID // the generation's
 	end      ending
 	seq      int64
 	at       int64 // nanoseconds since 1970
@@ -45,7 +46,7 @@ func (rs *retirements) plan(gs []*Generation, reason Reason, now int64) []*retir
 	handle := unique.Make(string(reason))
 	planned := make([]*retirement, len(gs))
 	for n, g := range gs {
-		planned[n] = &retirement{identity: g.Identity, end: g.ending(), seq: rs.seq + int64(n), at: now, reason: handle}
+		planned[n] = &retirement{identity: g.Identity, id: g.ID, end: g.ending(), seq: rs.seq + int64(n), at: now, reason: handle}
 	}
 	return planned
 }
@@ -53,9 +54,9 @@ func (rs *retirements) plan(gs []*Generation, reason Reason, now int64) []*retir
 // store writes planned records and deletes what is too old.
 func (rs *retirements) store(tx *conn, planned []*retirement) error {
 	for _, r := range planned {
-		_, err := tx.exec("INSERT INTO retired VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		_, err := tx.exec("INSERT INTO retired VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 			r.seq, int64(r.identity.ID), int64(r.end.tokens), r.end.prefix.Root[:], r.end.prefix.Digest[:],
-			r.end.tailValue(), r.at, r.reason.Value())
+			r.end.tailValue(), r.at, r.reason.Value(), int64(r.id))
 		if err != nil {
 			return err
 		}
@@ -86,6 +87,7 @@ func (x *Index) loadRetired(c *conn) error {
 			end:      ending{tokens: int(row[2].(int64))},
 			at:       row[6].(int64),
 			reason:   unique.Make(row[7].(string)),
+			id:       ObjectID(row[8].(int64)),
 		}
 		x.retirements.seq = r.seq + 1
 		if r.identity == nil {

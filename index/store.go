@@ -77,6 +77,8 @@ type Index struct {
 	usage    usage
 	pins     atomic.Int64 // objects that are pinned themselves
 
+	staleBlobs atomic.Uint64
+
 	mu struct {
 		sync.RWMutex
 		models         listing[*Model]

@@ -61,8 +61,11 @@ func (x *Index) SetIdentityAttr(i *Identity, a Attr) error {
 
 // SetGenerationAttr changes the attributes of a generation's directory.
 func (x *Index) SetGenerationAttr(g *Generation, a Attr) error {
-	return x.setAttr("UPDATE generations SET mode = ?, uid = ?, gid = ?, mtime = ? WHERE id = ?",
-		uint64(g.ID), a, func() { g.set(a) })
+	return x.setAttr("UPDATE generations SET mode = ?, uid = ?, gid = ?, mtime = ?, blob = 0 WHERE id = ?",
+		uint64(g.ID), a, func() {
+			g.set(a)
+			x.blobStale(g)
+		})
 }
 
 // SetPageAttr changes the attributes of a page, in all its generations.

@@ -29,7 +29,8 @@ func (c *Contents) bytes() int64 {
 }
 
 // Contents returns the contents of a generation, from memory or with one read.
-// ErrNotExist if it has been retired and is not in memory any more.
+// ErrNotExist if it has been retired, or is being retired at this moment, and
+// they are not in memory any more.
 func (x *Index) Contents(g *Generation) (*Contents, error) {
 	c, epoch := x.contents.get(g.ID)
 	if c != nil {
@@ -81,9 +82,15 @@ func (x *Index) SetSubAttr(g *Generation, sub uint64, a Attr) error {
 		} else {
 			attrs = slices.Insert(attrs, at, SubAttr{sub, a})
 		}
-		_, err = tx.exec("UPDATE contents SET attrs = ? WHERE generation = ?", encodeSubAttrs(attrs), int64(g.ID))
+		if _, err := tx.exec("UPDATE contents SET attrs = ? WHERE generation = ?", encodeSubAttrs(attrs), int64(g.ID)); err != nil {
+			return err
+		}
+		_, err = tx.exec("UPDATE generations SET blob = 0 WHERE id = ?", int64(g.ID))
 		return err
-	}, func() { x.contents.drop(g.ID) })
+	}, func() {
+		x.contents.drop(g.ID)
+		x.blobStale(g)
+	})
 }
 
 func findSubAttr(attrs []SubAttr, sub uint64) (int, bool) {

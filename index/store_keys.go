@@ -107,14 +107,16 @@ func storeKeys(tx *conn, added, removed []PageRow) error {
 
 func storeKeyBlock(tx *conn, block int64, changes map[pages.ID]*uint64) error {
 	var entries []keyEntry
-	err := tx.query("SELECT entries FROM keys WHERE block = ?", func(row []driver.Value) (err error) {
-		entries, err = decodeKeyBlock(block, row[0])
-		return err
+	err := tx.query("SELECT entries FROM keys WHERE block = ?", func(row []driver.Value) error {
+		return decodeKeyBlock(block, row[0], func(e keyEntry) {
+			if _, ok := changes[e.id]; !ok {
+				entries = append(entries, e)
+			}
+		})
 	}, block)
 	if err != nil {
 		return err
 	}
-	entries = slices.DeleteFunc(entries, func(e keyEntry) bool { _, ok := changes[e.id]; return ok })
 	for id, head := range changes {
 		if head != nil {
 			entries = append(entries, keyEntry{id, *head})
@@ -139,23 +141,22 @@ func encodeKeyBlock(entries []keyEntry) []byte {
 	return b
 }
 
-func decodeKeyBlock(block int64, v driver.Value) ([]keyEntry, error) {
+func decodeKeyBlock(block int64, v driver.Value, each func(keyEntry)) error {
 	b, _ := v.([]byte)
 	if len(b) == 0 || len(b)%keyEntryBytes != 0 {
-		return nil, corruptf("block %d of the keys has %d bytes", block, len(b))
+		return corruptf("block %d of the keys has %d bytes", block, len(b))
 	}
-	entries := make([]keyEntry, 0, len(b)/keyEntryBytes)
 	for ; len(b) > 0; b = b[keyEntryBytes:] {
-		entries = append(entries, keyEntry{
+		each(keyEntry{
 			id:   pages.ID(block)*keyBlock + pages.ID(binary.LittleEndian.Uint16(b)),
 			head: binary.LittleEndian.Uint64(b[2:]),
 		})
 	}
-	return entries, nil
+	return nil
 }
 
-// load reads the table. The keys of pages whose beginnings clash, of which
-// there is hardly ever one, it reads from the pages themselves.
+// load reads the table. Keys that begin like another one, of which there is
+// hardly ever one, it reads from the rows of pages.
 func (x *keyIndex) load(c *conn) error {
 	blocks, err := c.integer("SELECT count(*) FROM keys")
 	if err != nil {
@@ -163,20 +164,43 @@ func (x *keyIndex) load(c *conn) error {
 	}
 	x.ids = make(map[uint64]pages.ID, blocks*keyBlock/2)
 	x.clash = make(map[pages.Key]pages.ID)
-	var clashes []pages.ID
-	err = c.query("SELECT block, entries FROM keys", func(row []driver.Value) error {
-		entries, err := decodeKeyBlock(row[0].(int64), row[1])
-		for _, e := range entries {
-			if _, ok := x.ids[e.head]; ok {
-				clashes = append(clashes, e.id)
-			} else {
-				x.ids[e.head] = e.id
-			}
+	size := 0
+	alike := make(map[uint64]bool)
+	err = eachKeyBlock(c, func(e keyEntry) {
+		x.ids[e.head] = e.id
+		if len(x.ids) == size {
+			alike[e.head] = true
 		}
-		return err
+		size = len(x.ids)
 	})
-	if err != nil || len(clashes) == 0 {
+	if err != nil || len(alike) == 0 {
 		return err
 	}
-	return pageRows(c, func(r PageRow) error { x.clash[r.Key] = r.ID; return nil }, selectPages, idList(clashes))
+	return x.loadAlike(c, alike)
+}
+
+// loadAlike reads the keys of pages whose keys begin like those of others.
+func (x *keyIndex) loadAlike(c *conn, heads map[uint64]bool) error {
+	var ids []pages.ID
+	err := eachKeyBlock(c, func(e keyEntry) {
+		if heads[e.head] {
+			ids = append(ids, e.id)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return pageRows(c, func(r PageRow) error {
+		if x.ids[keyHead(&r.Key)] != r.ID {
+			x.clash[r.Key] = r.ID
+		}
+		return nil
+	}, selectPages, idList(ids))
+}
+
+// eachKeyBlock reads all entries of the table.
+func eachKeyBlock(c *conn, each func(keyEntry)) error {
+	return c.query("SELECT block, entries FROM keys", func(row []driver.Value) error {
+		return decodeKeyBlock(row[0].(int64), row[1], each)
+	})
 }

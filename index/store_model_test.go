@@ -24,21 +24,24 @@ type storeModel struct {
 	keys        map[pages.Key]pages.ID
 	attrs       map[pages.ID]Attr
 	now         int64
+	steps       int
 }
 
 type modelGeneration struct {
-	identity ObjectID
-	name     string
-	tokens   []byte
-	pages    []pages.ID
-	keys     []pages.Key
-	manifest []byte
-	attr     Attr
-	sub      map[uint64]Attr
-	state    State
-	by       ObjectID
-	used     int64
-	flushed  int64 // used, as a crash leaves it
+	identity     ObjectID
+	name         string
+	tokens       []byte
+	pages        []pages.ID
+	keys         []pages.Key
+	manifest     []byte
+	attr         Attr
+	sub          map[uint64]Attr
+	state        State
+	by           ObjectID
+	used         int64
+	flushed      int64 // used, as a crash leaves it
+	flushedState State
+	flushedBy    ObjectID
 }
 
 func (m *storeModel) links() map[pages.ID]int32 {
@@ -311,7 +314,8 @@ func TestStoreIsWhatTheModelSays(t *testing.T) {
 			},
 			"state": func(rt *rapid.T) {
 				g, w := m.any(rt)
-				w.state, w.by = rapid.SampledFrom([]State{Current, Superseded, Fork}).Draw(rt, "state"), ObjectID(rapid.IntRange(0, 9).Draw(rt, "by"))
+				w.state, w.by = rapid.SampledFrom([]State{Current, Superseded, Fork, PassedFork}).Draw(rt, "state"), ObjectID(rapid.IntRange(0, 9).Draw(rt, "by"))
+				w.flushedState, w.flushedBy = w.state, w.by
 				if err := m.x.SetState([]StateChange{{g, w.state, w.by}}); err != nil {
 					rt.Fatal(err)
 				}
@@ -321,6 +325,7 @@ func TestStoreIsWhatTheModelSays(t *testing.T) {
 				m.now++
 				w.used = m.now
 				m.x.Touch(g, m.now)
+				w.state, w.by = lookedUp(w.state, w.by)
 				m.x.Touch(g, m.now-1) // older: ignored
 			},
 			"flush": func(rt *rapid.T) {
@@ -328,7 +333,7 @@ func TestStoreIsWhatTheModelSays(t *testing.T) {
 					rt.Fatal(err)
 				}
 				for _, w := range m.generations {
-					w.flushed = w.used
+					w.flushed, w.flushedState, w.flushedBy = w.used, w.state, w.by
 				}
 			},
 			"reopen": func(rt *rapid.T) {
@@ -337,7 +342,7 @@ func TestStoreIsWhatTheModelSays(t *testing.T) {
 				}
 				m.open(rt)
 				for _, w := range m.generations {
-					w.flushed = w.used
+					w.flushed, w.flushedState, w.flushedBy = w.used, w.state, w.by
 				}
 			},
 			"crash": func(rt *rapid.T) {
@@ -347,13 +352,29 @@ func TestStoreIsWhatTheModelSays(t *testing.T) {
 				m.path = path
 				m.open(rt)
 				for _, w := range m.generations {
-					w.used = w.flushed
+					w.used, w.state, w.by = w.flushed, w.flushedState, w.flushedBy
 				}
 				if id := m.x.NextID(); id <= next {
 					rt.Fatalf("id %d after %d", id, next)
 				}
 			},
-			"": m.check,
+			"": func(rt *rapid.T) {
+				if m.steps++; m.steps%8 == 0 { // it takes as long as many of them
+					m.check(rt)
+				}
+			},
 		})
+		m.check(rt)
 	})
+}
+
+// lookedUp is the state after a lookup has returned the generation.
+func lookedUp(s State, by ObjectID) (State, ObjectID) {
+	switch s {
+	case Superseded:
+		return Current, 0
+	case PassedFork:
+		return Fork, 0
+	}
+	return s, by
 }

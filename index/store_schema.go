@@ -52,10 +52,12 @@ var schema = []string{
 		used           INTEGER NOT NULL,
 		state          INTEGER NOT NULL,
 		superseded_by  INTEGER NOT NULL,
+		parent         INTEGER NOT NULL,
 		pages          INTEGER NOT NULL,
 		page_bytes     INTEGER NOT NULL,
 		manifest_bytes INTEGER NOT NULL,
 		mode           INTEGER NOT NULL, uid INTEGER NOT NULL, gid INTEGER NOT NULL, mtime INTEGER NOT NULL,
+		blob           INTEGER NOT NULL,
 		UNIQUE (identity, digest)
 	)`,
 	`CREATE TABLE contents (
@@ -86,8 +88,13 @@ var schema = []string{
 		prefix   BLOB NOT NULL,
 		tail     INTEGER,
 		at       INTEGER NOT NULL,
-		reason   TEXT NOT NULL
+		reason   TEXT NOT NULL,
+		generation INTEGER NOT NULL
 	)`,
+	`CREATE TABLE tier (
+		id     TEXT PRIMARY KEY,
+		starts INTEGER NOT NULL
+	) WITHOUT ROWID`,
 	`CREATE TABLE settings (
 		object INTEGER PRIMARY KEY,
 		pin    INTEGER NOT NULL,

@@ -30,6 +30,13 @@ func (t *touched) forget(g *Generation) {
 	delete(t.mu.generations, g)
 }
 
+func (t *touched) has(g *Generation) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.mu.generations[g]
+	return ok
+}
+
 // take empties it.
 func (t *touched) take() []*Generation {
 	t.mu.Lock()
@@ -39,9 +46,21 @@ func (t *touched) take() []*Generation {
 	return gs
 }
 
-// Touch notes that a generation was used now, nanoseconds since 1970. It does
-// no I/O: FlushTouched writes it, or Close.
+// Touch notes that a lookup returned a generation now, nanoseconds since 1970:
+// if it was superseded it is current again. It does no I/O: FlushTouched writes
+// it, or Close.
 func (x *Index) Touch(g *Generation, now int64) {
+	for {
+		s := State(g.state.Load())
+		if !s.Superseded() || g.Retired() {
+			break
+		}
+		if g.state.CompareAndSwap(int32(s), int32(s.current())) {
+			g.supersededBy.Store(0)
+			x.touched.add(g)
+			break
+		}
+	}
 	for {
 		old := g.used.Load()
 		if old >= now || g.Retired() {
@@ -63,7 +82,8 @@ func (x *Index) FlushTouched() error {
 	for batch := range slices.Chunk(x.touched.take(), flushBatch) {
 		err := x.update("writing recency", 0, func(tx *conn) error {
 			for _, g := range batch {
-				_, err := tx.exec("UPDATE generations SET used = ? WHERE id = ?", g.Used(), int64(g.ID))
+				_, err := tx.exec("UPDATE generations SET used = ?, state = ?, superseded_by = ? WHERE id = ?",
+					g.Used(), int64(g.State()), int64(g.SupersededBy()), int64(g.ID))
 				if err != nil {
 					return err
 				}
@@ -91,19 +111,25 @@ type StateChange struct {
 // SetState changes the states of generations in one transaction. Those that
 // have been retired meanwhile are left out.
 func (x *Index) SetState(changes []StateChange) error {
-	return x.update("changing states", 0, func(tx *conn) error {
-		for _, c := range changes {
-			_, err := tx.exec("UPDATE generations SET state = ?, superseded_by = ? WHERE id = ?",
-				int64(c.State), int64(c.By), int64(c.Generation.ID))
-			if err != nil {
-				return err
-			}
+	return x.update("changing states", 0,
+		func(tx *conn) error { return storeStates(tx, changes) },
+		func() { applyStates(changes) })
+}
+
+func storeStates(tx *conn, changes []StateChange) error {
+	for _, c := range changes {
+		_, err := tx.exec("UPDATE generations SET state = ?, superseded_by = ? WHERE id = ?",
+			int64(c.State), int64(c.By), int64(c.Generation.ID))
+		if err != nil {
+			return err
 		}
-		return nil
-	}, func() {
-		for _, c := range changes {
-			c.Generation.state.Store(int32(c.State))
-			c.Generation.supersededBy.Store(uint64(c.By))
-		}
-	})
+	}
+	return nil
+}
+
+func applyStates(changes []StateChange) {
+	for _, c := range changes {
+		c.Generation.state.Store(int32(c.State))
+		c.Generation.supersededBy.Store(uint64(c.By))
+	}
 }

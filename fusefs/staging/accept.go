@@ -118,7 +118,10 @@ func (d *Draft) readManifest() (*content, error) {
 	case len(tokens) != 4*m.NumTokens:
 		return nil, refuse(syscall.EINVAL, "tokens has %d bytes; num_tokens %d wants %d", len(tokens), m.NumTokens, 4*m.NumTokens)
 	}
-	c.derived, err = m.Derive(digest, d.doc.WorldSize, tokens)
+	if c.derived, err = m.Derive(digest, d.doc.WorldSize, tokens); err != nil {
+		return nil, err
+	}
+	c.kin, err = d.kinOf(tokens, m.Media)
 	return c, err
 }
 
@@ -145,6 +148,9 @@ func (m *Manager) checkSize(l *index.Layout) error {
 // commitAccept writes what was derived down and drops the tokens.
 func (d *Draft) commitAccept(c *content, state []slot, found []link) error {
 	if err := writeGob(filepath.Join(d.m.draftDir(d.ID), "derived"), c.derived); err != nil {
+		return err
+	}
+	if err := writeGob(filepath.Join(d.m.draftDir(d.ID), kinFile), c.kin); err != nil {
 		return err
 	}
 	d.mu.Lock()

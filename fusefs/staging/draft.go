@@ -39,9 +39,9 @@ type Draft struct {
 		sub        map[uint64]index.Attr // set attributes of directories and files below
 		changed    time.Time
 		handles    int
-		workers    map[uint32]bool // threads that have made pages in it
-		writing    map[uint32]int  // threads that have pages open for writing
-		parallel   bool            // two threads have had at the same time
+		workers    map[uint32]bool     // threads that have made pages in it
+		writing    map[uint32]pages.ID // threads that have pages open for writing, and the last of these
+		parallel   bool                // two threads have had at the same time
 		errorText  string
 		hidden     map[EntryType]bool // made files that were unlinked
 		hasTokens  bool
@@ -55,6 +55,8 @@ type Draft struct {
 		content *content // nil until the manifest is accepted
 		slots   []slot
 		scratch map[pages.ID]*stagedPage
+
+		superseded []index.ObjectID // by its publication
 	}
 }
 
@@ -63,6 +65,7 @@ type content struct {
 	manifest *index.Manifest
 	derived  *index.Derived
 	layout   *index.Layout
+	kin      []index.ObjectID // see kinFile
 }
 
 // slot is one page of the layout.
@@ -81,7 +84,7 @@ func newDraft(m *Manager, id index.ObjectID, identity *index.Identity, name stri
 	d.mu.removed = map[Place]bool{}
 	d.mu.scratch = map[pages.ID]*stagedPage{}
 	d.mu.workers = map[uint32]bool{}
-	d.mu.writing = map[uint32]int{}
+	d.mu.writing = map[uint32]pages.ID{}
 	d.mu.changed = m.Now()
 	return d
 }
@@ -98,14 +101,35 @@ func (d *Draft) Worked(tid uint32) {
 	}
 }
 
-// Writes tells that a thread has opened (+1) or closed (-1) a page for writing.
-func (d *Draft) Writes(tid uint32, change int) {
+// Writes tells that a thread has opened a page for writing.
+func (d *Draft) Writes(tid uint32, id pages.ID) {
+	var others []pages.ID
+	d.mu.Lock()
+	for other, page := range d.mu.writing {
+		if other != tid && !d.mu.parallel {
+			others = append(others, page)
+		}
+	}
+	d.mu.writing[tid] = id
+	d.mu.Unlock()
+	for _, page := range others {
+		// A close is told late; whether the other still writes, its file knows.
+		if busy, err := d.m.ram.HasWriter(page); err == nil && busy {
+			d.mu.Lock()
+			d.mu.parallel = true
+			d.mu.Unlock()
+			return
+		}
+	}
+}
+
+// Written tells that a thread has closed a page that it had open for writing.
+func (d *Draft) Written(tid uint32, id pages.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.writing[tid] += change; d.mu.writing[tid] <= 0 {
+	if d.mu.writing[tid] == id {
 		delete(d.mu.writing, tid)
 	}
-	d.mu.parallel = d.mu.parallel || len(d.mu.writing) > 1
 }
 
 // Parallel reports whether several threads have written at the same time.

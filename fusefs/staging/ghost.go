@@ -112,10 +112,12 @@ func (d *Draft) abandonGhost() {
 // storage of the pages go that nothing needs any more.
 func (m *Manager) Retire(gs []*index.Generation, reason index.Reason, op index.Op) error {
 	var asked []pages.ID
+	done := m.Retiring(gs)
 	r, err := m.Index.Retire(gs, reason, m.Now().UnixNano(), op, func(id pages.ID) bool {
 		asked = append(asked, id)
 		return m.Live.Keep(id)
 	})
+	done(err == nil)
 	if err != nil {
 		for _, id := range asked {
 			m.Live.Revive(id)

@@ -79,9 +79,10 @@ func (b *bench) open(discard bool) {
 		Index: b.idx, RAM: b.ram, Budget: b.budget, Live: evict.NewLive(b.ram, b.budget), Writers: noWriters{},
 		Log: slog.New(slog.DiscardHandler), MaxStaging: 4, Timeout: time.Minute, AdmissionTimeout: time.Millisecond,
 		MakeRoom: func(context.Context, int64) {}, Changed: func([]pages.ID) {}, Retired: func(index.ObjectID) {},
-		Evict: func([]*index.Identity, func() bool) {},
-		Save:  func(context.Context, []evict.Unpublished) error { return nil },
-		Now:   func() time.Time { return b.now },
+		Retiring: func([]*index.Generation) func(bool) { return func(bool) {} },
+		Evict:    func([]*index.Identity, func() bool) {},
+		Save:     func(context.Context, []evict.Unpublished) error { return nil },
+		Now:      func() time.Time { return b.now },
 	}, discard)
 	b.must(err)
 	if b.ident != nil {

@@ -72,6 +72,9 @@ func (d *Draft) publish(name string, op index.Op, committed func(*index.Generati
 	if err != nil {
 		return nil, err
 	}
+	d.mu.Lock()
+	d.mu.superseded = p.Superseded
+	d.mu.Unlock()
 	committed(g)
 	d.finishPublish(g, replaced)
 	return g, nil
@@ -191,6 +194,8 @@ func (d *Draft) publication(c *content, fresh []*stagedPage, ids []pages.ID, op 
 		Attr:      d.mu.attr,
 		Published: d.m.Now().UnixNano(),
 		Op:        op,
+		Prefixes:  c.kin,
+		Supersede: supersede,
 	}
 	for sub, a := range d.mu.sub {
 		p.SubAttrs = append(p.SubAttrs, index.SubAttr{Sub: sub, Attr: a})

@@ -205,6 +205,9 @@ func (d *Draft) replayManifest() error {
 	if err := readGob(filepath.Join(d.m.draftDir(d.ID), "derived"), c.derived); err != nil {
 		return err
 	}
+	if c.kin, err = d.readKin(); err != nil {
+		return err
+	}
 	if c.manifest, err = index.ParseManifest(raw); err != nil {
 		return err
 	}
