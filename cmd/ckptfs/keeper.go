@@ -42,6 +42,7 @@ type keeper struct {
 
 	goal     goal
 	overdue  <-chan time.Time // fires when the way to the goal takes too long
+	tooLong  bool             // it has
 	exitSent bool             // the daemon was told to exit
 	upgraded time.Time        // when the binary was last changed
 	wanted   bool             // an upgrade was asked for while no daemon was ready

@@ -71,6 +71,7 @@ func (k *keeper) onOverdue() {
 	k.overdue = nil
 	if k.daemon != nil {
 		k.log.Warn("the daemon takes too long and is killed", "pid", k.daemon.pid())
+		k.tooLong = true
 		k.daemon.kill()
 	}
 }
@@ -85,6 +86,12 @@ func (k *keeper) stopAtOnce() {
 func (k *keeper) finish(clean bool, how string) {
 	k.daemonGone()
 	k.done = true
+	if !clean && k.tooLong {
+		// The budget is over (a hung disk, a stuck writer). That is no failure of the stop: nothing is lost, because
+		// what is in RAM stays there.
+		k.log.Warn("stopped at the end of the budget; what is in RAM is kept for the next start", "dir", k.ram.dir)
+		return
+	}
 	if !clean {
 		k.result = fmt.Errorf("the daemon did not stop in time or failed (%s); what is in RAM is kept at %s", how, k.ram.dir)
 		return
