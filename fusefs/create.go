@@ -176,22 +176,6 @@ func (fs *FS) opened(in *fuse.CreateIn, dir nodeID, name string, n nodeID, f *os
 	return nil
 }
 
-// makeDocument begins an identity.json in an identity made with mkdir.
-func (fs *FS) makeDocument(dir nodeID, name string) (*os.File, nodeID, error) {
-	i, err := fs.identity(dir)
-	if err != nil {
-		return nil, 0, err
-	}
-	if name != "identity.json" {
-		return nil, 0, syscall.EPERM
-	}
-	if i.Document() != nil {
-		return nil, 0, syscall.EEXIST
-	}
-	f, err := os.OpenFile(fs.docPath(i.ID), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	return f, makeNode(kindDocument, i.ID), err
-}
-
 // Mkdir implements fuse.RawFileSystem.
 func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	fs.gate.enter()

@@ -3,14 +3,11 @@ package fusefs
 import (
 	"context"
 	"os"
-	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"ckptfs/fusefs/staging"
-	"ckptfs/index"
 )
 
 // openTreeFile opens a manifest or a staging's tokens. They can be written until
@@ -180,72 +177,11 @@ func (fs *FS) check(h *handle) error {
 		if err != nil {
 			return err
 		}
-		return fs.acceptDocument(i)
-	}
-	return nil
-}
-
-// Identity documents on their way lie in the RAM tier too.
-
-func (fs *FS) docPath(id index.ObjectID) string {
-	return filepath.Join(fs.cfg.RAMDir, "i-"+strconv.FormatUint(uint64(id), 16))
-}
-
-func (fs *FS) hasDocument(i *index.Identity) bool {
-	if i.Document() != nil {
-		return true
-	}
-	_, err := os.Lstat(fs.docPath(i.ID))
-	return err == nil
-}
-
-func (fs *FS) openDocument(in *fuse.InHeader, n nodeID, flags uint32, write bool, out *fuse.OpenOut) error {
-	i, err := fs.identity(n)
-	if err != nil {
-		return err
-	}
-	if i.Document() == nil {
-		if flags&syscall.O_TRUNC != 0 {
-			if err := os.Truncate(fs.docPath(i.ID), 0); err != nil {
-				return err
-			}
+		if fs.pendingDocument(i) != documentName {
+			return nil // a scratch file is checked when it is renamed
 		}
-		return fs.openDirect(in, n, flags, out)
+		return fs.acceptDocument(i, 0)
 	}
-	if write {
-		return syscall.EROFS
-	}
-	h, err := fs.openHandle(in, n, flags, 0)
-	if err != nil {
-		return err
-	}
-	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_KEEP_CACHE|fuse.FOPEN_NOFLUSH
-	return nil
-}
-
-// acceptDocument checks a written identity.json: its digest must be the
-// directory's name.
-func (fs *FS) acceptDocument(i *index.Identity) error {
-	if i.Document() != nil {
-		return nil
-	}
-	raw, err := os.ReadFile(fs.docPath(i.ID))
-	if err != nil {
-		return err
-	}
-	doc, err := index.ParseDocument(raw)
-	if err != nil {
-		fs.log.Info("refused an identity document", "identity", i.Name, "reason", err)
-		return err
-	}
-	if doc.Name() != i.Name {
-		fs.log.Info("refused an identity document", "identity", i.Name, "reason", "its digest is "+doc.Name())
-		return syscall.EINVAL
-	}
-	if err := fs.idx.SetDocument(i, doc, 0); err != nil {
-		return err
-	}
-	os.Remove(fs.docPath(i.ID))
 	return nil
 }
 

@@ -48,7 +48,7 @@ type Config struct {
 	Restarts  int
 	LastDeath string // how the daemon before ended, if it was started again
 	Upgrade   string // why the last upgrade was taken back
-	Resend    bool // the kernel sends again what a killed daemon had not answered
+	Resend    bool   // the kernel sends again what a killed daemon had not answered
 	Version   string
 	HugePages bool
 	Logger    *slog.Logger

@@ -119,6 +119,9 @@ func (fs *FS) lookupInIdentity(dir nodeID, name string) (nodeID, time.Duration, 
 		}
 		return makeNode(kindDocument, i.ID), 0, nil
 	}
+	if name[0] == '.' && name == fs.pendingDocument(i) {
+		return makeNode(kindDocument, i.ID), 0, nil
+	}
 	if g := i.Generation(name); g != nil {
 		return placeNode(g.ID, staging.Place{}), forever, nil
 	}

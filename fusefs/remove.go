@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"os"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -103,13 +102,15 @@ func (fs *FS) unlinkDocument(dir nodeID, name string, op index.Op) error {
 		return err
 	}
 	switch {
-	case name != "identity.json":
+	case name == fs.pendingDocument(i):
+		return fs.dropPending(i)
+	case name != documentName:
 		if _, _, err := fs.lookupInIdentity(dir, name); err != nil {
 			return err
 		}
 		return syscall.EPERM
 	case i.Document() == nil:
-		return os.Remove(fs.docPath(i.ID))
+		return syscall.ENOENT
 	case len(i.Generations(0, 1)) > 0:
 		// Without it nothing below could be read or found any more.
 		return syscall.EBUSY
@@ -244,6 +245,7 @@ func (fs *FS) removeIdentity(i *index.Identity, op index.Op) error {
 	if err := fs.idx.RemoveIdentity(i, op); err != nil {
 		return err
 	}
+	_ = fs.dropPending(i) // there may be none
 	a := i.Model.Attr()
 	a.Mtime = fs.now().UnixNano()
 	_ = fs.idx.SetModelAttr(i.Model, a) // of no consequence beyond an mtime

@@ -36,6 +36,13 @@ func (fs *FS) rename(in *fuse.RenameIn, from nodeID, oldName string, to nodeID, 
 		return fs.renameStaging(in, from, oldName, to, newName)
 	case from.kind() == kindIdentity && to.kind() == kindStagingDir:
 		return fs.renameGeneration(in, from, oldName, to, newName)
+	case from.kind() == kindIdentity && to == from && (oldName == documentName || oldName[0] == '.'):
+		i, err := fs.identity(from)
+		if err != nil {
+			return err
+		}
+		op, _ := opOf(&in.InHeader)
+		return fs.renameDocument(i, oldName, newName, op)
 	case from.inGeneration() && from.isDir() && to.inGeneration() && to.isDir():
 		return fs.renameScratch(in, from, oldName, to, newName)
 	}

@@ -71,7 +71,7 @@ func (k *keeper) onOverdue() {
 	k.overdue = nil
 	if k.daemon != nil {
 		k.log.Warn("the daemon takes too long and is killed", "pid", k.daemon.pid())
-		k.tooLong = true
+		k.tooLong = k.goal == goalStop
 		k.daemon.kill()
 	}
 }
