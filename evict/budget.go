@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // ErrNoRoom says that RAM for a generation could not be had in the time given.
@@ -67,8 +68,8 @@ func (b *Budget) Usage() (held, reserved int64) {
 }
 
 // Reserve takes n bytes for pages to come. While they are not there it calls
-// makeRoom with what is missing (with no lock held) and then waits for bytes to
-// return, until ctx ends: ErrNoRoom. It holds nothing while it waits, so two
+// makeRoom with what is missing (with no lock held), now and then again, and
+// waits for bytes to return, until ctx ends: ErrNoRoom. It holds nothing while it waits, so two
 // that wait cannot starve each other. ErrTooLarge at once if n can never be had.
 func (b *Budget) Reserve(ctx context.Context, n int64, makeRoom func(missing int64)) error {
 	if n > b.limit {
@@ -85,11 +86,16 @@ func (b *Budget) Reserve(ctx context.Context, n int64, makeRoom func(missing int
 		}
 		select {
 		case <-freed:
+		case <-time.After(askAgain):
 		case <-ctx.Done():
 			return errors.Join(ErrNoRoom, context.Cause(ctx))
 		}
 	}
 }
+
+// askAgain is after how long makeRoom is called again when nothing has returned:
+// a lease may have ended meanwhile, which frees nothing by itself.
+const askAgain = 100 * time.Millisecond
 
 func (b *Budget) tryReserve(n int64) (missing int64, freed <-chan struct{}) {
 	b.mu.Lock()
