@@ -113,9 +113,18 @@ type conversation struct {
 	turn   int
 }
 
-// client plays turns against a store.
+// Player carries out what the conversations do: the model's Store, or a mount.
+type Player interface {
+	// Restore looks the longest published prefix up and reads it. counted: it
+	// is a continuation.
+	Restore(tokens []uint32, counted bool)
+	// Publish publishes a generation: a prompt, or the response to one.
+	Publish(tokens []uint32, prompt bool, request uint64)
+}
+
+// client plays turns.
 type client struct {
-	store         *Store
+	store         Player
 	next          uint32 // tokens are never the same twice, except by history
 	requests      uint64
 	conversations map[int]*conversation
@@ -173,10 +182,18 @@ func (c *client) request(prompt []uint32, counted bool) []uint32 {
 // Run plays a script over a RAM tier of so many MiB.
 func Run(s Script, ramMiB int, policy Policy) Result {
 	store := NewStore(ramMiB*PagesPerMiB, policy)
-	c := &client{store: store, conversations: make(map[int]*conversation)}
-	for _, number := range s.Visits {
-		c.visit(number, s.Shape)
-	}
+	Play(s, store, nil)
 	store.Flush()
 	return store.Result
+}
+
+// Play plays a script. stop, if not nil, is asked before each visit.
+func Play(s Script, p Player, stop func() bool) {
+	c := &client{store: p, conversations: make(map[int]*conversation)}
+	for _, number := range s.Visits {
+		if stop != nil && stop() {
+			return
+		}
+		c.visit(number, s.Shape)
+	}
 }
