@@ -60,11 +60,8 @@ const (
 	patience   = time.Second
 )
 
-// busy reports whether a staging waits for its pages or pages are being loaded.
-func (t *Tiers) busy() bool {
-	_, reserved := t.Budget.Usage()
-	return reserved > 0 || len(t.queue) > 0
-}
+// busy reports whether a staging is under way or pages are being loaded.
+func (t *Tiers) busy() bool { return t.wanted.Load() > 0 || t.Busy != nil && t.Busy() }
 
 func (t *Tiers) mark(part float64) int64 { return int64(part * float64(t.Budget.Limit())) }
 
@@ -75,7 +72,7 @@ func (t *Tiers) used() int64 {
 
 // AtRest reports whether eviction and loading have nothing to do.
 func (t *Tiers) AtRest() bool {
-	if t.used() > t.mark(t.High) || len(t.kick) > 0 || len(t.queue) > 0 || t.loads.active() > 0 {
+	if t.used() > t.mark(t.High) || len(t.kick) > 0 || t.wanted.Load() > 0 || t.loads.active() > 0 {
 		return false
 	}
 	if !t.evicting.TryLock() {
@@ -256,18 +253,12 @@ func (t *Tiers) evictCopy(p *index.Page, leased func(pages.ID) bool) {
 // dropUnwritable retires generations, the coldest first, whose pages could not
 // be written and whose RAM is really needed.
 func (t *Tiers) dropUnwritable(ctx context.Context, target int64) {
-	t.lockPolicy()
-	var order []retention.ID
-	for id := range t.policy.Coldest(t.now()) {
-		order = append(order, id)
-	}
-	t.policy.Unlock()
 	now := t.Now().UnixNano()
-	for _, id := range order {
+	for _, id := range t.Coldest() {
 		if t.used() <= target || ctx.Err() != nil {
 			return
 		}
-		if g := t.Index.GenerationByID(index.ObjectID(id)); g != nil && t.holdsRAM(g) {
+		if g := t.Index.GenerationByID(id); g != nil && t.holdsRAM(g) {
 			t.drop(g.ID, retention.ReasonCold, now)
 		}
 	}

@@ -131,3 +131,15 @@ func (r *residency) homeOf(id pages.ID) (home index.ObjectID, known bool) {
 	}
 	return e.home, true
 }
+
+// Coldest lists the generations that the policy knows, first to be retired as a
+// whole first.
+func (t *Tiers) Coldest() []index.ObjectID {
+	t.lockPolicy()
+	defer t.policy.Unlock()
+	var order []index.ObjectID
+	for id := range t.policy.Coldest(t.now()) {
+		order = append(order, index.ObjectID(id))
+	}
+	return order
+}

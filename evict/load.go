@@ -195,9 +195,18 @@ func (t *Tiers) Prefetch(g *index.Generation, l *index.Layout, ps []*index.Page)
 	if len(want) == 0 {
 		return
 	}
+	t.wanted.Add(int64(len(want)))
 	select {
 	case t.queue <- want:
 	default: // so much is wanted that an open will come first anyway
+		t.brought(len(want))
+	}
+}
+
+// brought says that so many pages are no longer wanted.
+func (t *Tiers) brought(n int) {
+	if t.wanted.Add(int64(-n)) == 0 {
+		t.wake() // eviction may have waited for it
 	}
 }
 
@@ -215,9 +224,11 @@ func (t *Tiers) loadLoop(ctx context.Context) {
 			select {
 			case t.queue <- rest:
 			default:
+				t.brought(len(rest))
 			}
 		}
 		t.bringOne(ctx, ps[0])
+		t.brought(1)
 	}
 }
 

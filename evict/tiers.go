@@ -39,6 +39,9 @@ type Config struct {
 	Loaders     int           // pages that are brought to RAM for lookups at a time
 	LoadWait    time.Duration // how long an open waits for RAM before it is served from disk
 
+	// Busy reports whether a staging is under way. May be nil; it may be set
+	// before Start.
+	Busy func() bool
 	// Retire takes generations out of the index, in one transaction, and has
 	// the kernel forget them. It is called with no lock held.
 	Retire func(gs []*index.Generation, reason index.Reason) error
@@ -76,6 +79,7 @@ type Tiers struct {
 	blobs   blobs
 	kick    chan struct{}
 	queue   chan []*index.Page // pages that lookups want in RAM
+	wanted  atomic.Int64       // how many pages that is, with those that are being brought
 	Counts  Counts
 
 	stop context.CancelFunc

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"ckptfs/evict/retention"
 	"ckptfs/index"
 	"ckptfs/pages"
 )
@@ -155,17 +154,11 @@ func (t *Tiers) diskRoom(ctx context.Context, need int64) bool {
 	// A little more than needed, so that not every write comes here.
 	u := t.Disk.Usage()
 	target := u.UsedBytes - need - u.SizeBytes/64
-	t.lockPolicy()
-	var order []retention.ID
-	for id := range t.policy.Coldest(t.now()) {
-		order = append(order, id)
-	}
-	t.policy.Unlock()
-	for _, id := range order {
+	for _, id := range t.Coldest() {
 		if t.Disk.Usage().UsedBytes <= target || ctx.Err() != nil {
 			break
 		}
-		g := t.Index.GenerationByID(index.ObjectID(id))
+		g := t.Index.GenerationByID(id)
 		if g == nil || g.Pinned() || !t.onDisk(g) || !t.Spare(g.ID) {
 			continue
 		}

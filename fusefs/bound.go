@@ -1,14 +1,15 @@
 package fusefs
 
 import (
+	"cmp"
 	"slices"
 
 	"ckptfs/index"
 	"ckptfs/pages"
 )
 
-// boundGenerations retires the least recently used generations beyond
-// --max-generations. A leased one is left alone.
+// boundGenerations retires the coldest generations beyond --max-generations:
+// superseded ones first. A leased one is left alone.
 func (fs *FS) boundGenerations() {
 	excess := fs.idx.Count() - fs.cfg.MaxGenerations
 	if excess <= 0 {
@@ -21,7 +22,7 @@ func (fs *FS) boundGenerations() {
 	}
 	// A few more than needed, so that not every publication looks for them.
 	excess += fs.cfg.MaxGenerations / 1024
-	victims := fs.leastRecent(excess)
+	victims := fs.coldest(excess)
 	if len(victims) == 0 {
 		return
 	}
@@ -30,21 +31,30 @@ func (fs *FS) boundGenerations() {
 	}
 }
 
-// leastRecent gives at most n generations, neither leased nor pinned, the least
-// recently used first.
-func (fs *FS) leastRecent(n int) []*index.Generation {
+// coldest gives at most n generations, neither leased nor pinned, in the order
+// of the policy; those that it does not know yet come last, the least recently
+// used first.
+func (fs *FS) coldest(n int) []*index.Generation {
+	place := map[index.ObjectID]int{}
+	for i, id := range fs.tiers.Coldest() {
+		place[id] = i + 1
+	}
 	var all []*index.Generation
 	_ = fs.eachGeneration(func(g *index.Generation) error {
 		if !fs.leases.held(g.ID) && !g.Pinned() {
 			all = append(all, g)
+			if place[g.ID] == 0 {
+				place[g.ID] = len(place) + 1<<32
+			}
 		}
 		return nil
 	})
 	slices.SortFunc(all, func(a, b *index.Generation) int {
-		if a.Used() != b.Used() {
-			return int(min(max(a.Used()-b.Used(), -1), 1))
+		x, y := place[a.ID], place[b.ID]
+		if x > 1<<32 && y > 1<<32 {
+			return cmp.Or(cmp.Compare(a.Used(), b.Used()), cmp.Compare(a.ID, b.ID))
 		}
-		return int(int64(a.ID) - int64(b.ID))
+		return cmp.Compare(x, y)
 	})
 	return all[:min(n, len(all))]
 }

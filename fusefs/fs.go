@@ -151,6 +151,7 @@ func (fs *FS) open() (err error) {
 	if err != nil {
 		return err
 	}
+	fs.tiers.Busy = func() bool { return fs.stage.Count() > 0 }
 	fs.handles.recovered(fs.adopt)
 	if err := fs.openTombstones(); err != nil {
 		return fmt.Errorf("RAM tier: %w", err)
@@ -204,7 +205,8 @@ func (fs *FS) closeParts() error {
 	return err
 }
 
-// housekeep discards stagings past their timeout.
+// housekeep discards stagings past their timeout, and writes down which
+// generations lookups have used.
 func (fs *FS) housekeep(ctx context.Context) {
 	every := min(max(fs.cfg.StagingTimeout/4, 50*time.Millisecond), 10*time.Second)
 	t := time.NewTicker(every)
@@ -214,6 +216,9 @@ func (fs *FS) housekeep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
+		}
+		if err := fs.idx.FlushTouched(); err != nil {
+			fs.log.Warn("recency could not be written to the index", "error", err)
 		}
 		for _, d := range fs.stage.Reap() {
 			fs.log.Info("discarded a staging that nobody held or changed", "identity", d.Identity.Name, "staging", d.Name(), "timeout", fs.cfg.StagingTimeout)
