@@ -93,6 +93,10 @@ func (m *mount) command() *exec.Cmd {
 	if !strings.Contains(strings.Join(m.flags, " "), "--l1-size") {
 		args = append(args, "--l1-size", "512MiB")
 	}
+	if !strings.Contains(strings.Join(m.flags, " "), "--shutdown-budget") {
+		// A busy machine may need longer than the default to write everything down; only some tests are about that.
+		args = append(args, "--shutdown-budget", "50s")
+	}
 	cmd := exec.Command(m.binary, append(append(args, m.flags...), m.path)...)
 	cmd.Env = append(os.Environ(), mountEnv+"="+m.dir)
 	// A test program that dies takes its mounts with it.
