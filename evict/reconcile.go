@@ -1,7 +1,6 @@
 package evict
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -110,38 +109,4 @@ func (t *Tiers) onDiskBytes(k pages.Key) (int64, error) {
 	}
 	defer o.Close()
 	return max(o.StoredBytes(), 1), nil
-}
-
-// Reconcile compares the disk tier with the index, beside the service: objects
-// that no page needs are removed, ones that are not recorded are recorded, and
-// the fill is counted anew.
-func (t *Tiers) Reconcile(ctx context.Context) error {
-	if t.Disk == nil {
-		return nil
-	}
-	var orphans, found int
-	err := t.Disk.EachKey(ctx, func(k pages.Key, stored int64) error {
-		p, there, err := t.Index.PageByKey(k)
-		switch {
-		case err != nil:
-			return err
-		case !there:
-			orphans++
-			t.removeObject(k)
-		case p.Disk() == 0:
-			found++
-			t.record([]written{{p, max(stored, 1)}})
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := t.Disk.Recount(ctx); err != nil {
-		return err
-	}
-	if orphans+found > 0 {
-		t.Log.Info("the disk tier and the index agree again", "objects_removed", orphans, "copies_recorded", found)
-	}
-	return t.Index.SetDiskBytes(t.Disk.Usage().UsedBytes)
 }

@@ -51,6 +51,9 @@ type Config struct {
 	// being leased until Spared ends that.
 	Spare  func(index.ObjectID) bool
 	Spared func(index.ObjectID)
+	// Again is told of a generation that is published without anybody's request:
+	// the index had forgotten it. May be nil.
+	Again func(*index.Generation)
 }
 
 // Tiers makes one store of the RAM tier and the disk tier: it brings pages to

@@ -92,10 +92,11 @@ func (t *Tiers) record(done []written) {
 
 // removeObject removes the object of a key that no page has.
 func (t *Tiers) removeObject(k pages.Key) {
-	if _, there, err := t.Index.PageByKey(k); there || err != nil {
-		return
-	}
-	if err := t.Disk.Remove(k); err != nil {
+	err := t.Disk.RemoveIf(k, func() bool {
+		_, there, err := t.Index.PageByKey(k)
+		return !there && err == nil
+	})
+	if err != nil {
 		t.Log.Warn("a disk object that nothing needs is left for the next look", "key", k, "error", err)
 	}
 }

@@ -65,14 +65,15 @@ type FS struct {
 	log                *slog.Logger
 	now                func() time.Time
 
-	idx    *index.Index
-	ram    *pages.RAM
-	disk   *pages.Disk // nil without a disk tier
-	tiers  *evict.Tiers
-	live   *evict.Live
-	budget *evict.Budget
-	stage  *staging.Manager
-	leases *leases
+	idx     *index.Index
+	rebuild string // why the index was made anew, "" if it was not
+	ram     *pages.RAM
+	disk    *pages.Disk // nil without a disk tier
+	tiers   *evict.Tiers
+	live    *evict.Live
+	budget  *evict.Budget
+	stage   *staging.Manager
+	leases  *leases
 
 	handles *handleTable
 	backing *backingIDs
@@ -120,8 +121,8 @@ func New(cfg Config) (*FS, error) {
 }
 
 func (fs *FS) open() (err error) {
-	if fs.idx, err = index.Open(filepath.Join(fs.cfg.StateDir, "index.db"), index.Options{}); err != nil {
-		return fmt.Errorf("open index: %w", err)
+	if err := fs.openIndex(); err != nil {
+		return err
 	}
 	if fs.ram, err = pages.OpenRAM(fs.cfg.RAMDir); err != nil {
 		return err

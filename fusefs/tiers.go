@@ -46,12 +46,18 @@ func (fs *FS) openTiers() error {
 	if tc.WritePolicy == "" {
 		tc.WritePolicy = evict.WriteOnEvict
 	}
-	var err error
-	fs.disk, err = pages.OpenDisk(pages.DiskConfig{
-		Dir: tc.Dir, SizeBytes: tc.L2Bytes, MinFreeBytes: tc.MinFreeBytes, Compress: tc.Compress, OnEvent: fs.diskEvent,
-	})
+	id, err := fs.tierID()
 	if err != nil {
-		return fmt.Errorf("disk tier: %w", err)
+		return err
+	}
+	fs.disk, err = pages.OpenDisk(pages.DiskConfig{
+		Dir: tc.Dir, SizeBytes: tc.L2Bytes, MinFreeBytes: tc.MinFreeBytes, Compress: tc.Compress, OnEvent: fs.diskEvent, TierID: id,
+	})
+	if err == nil {
+		err = fs.joinTier()
+	}
+	if err != nil {
+		return tierRefused(tc.Dir, err)
 	}
 	used, err := fs.idx.DiskBytes()
 	if err != nil {
@@ -72,7 +78,7 @@ func (fs *FS) openTiers() error {
 		Policy: policyOf(tc), Log: fs.log, Now: fs.now,
 		High: tc.High, Low: tc.Low, WritePolicy: tc.WritePolicy,
 		Writers: writersAtATime, Loaders: loadersAtATime, LoadWait: loadWait,
-		Retire: fs.retireServerSide, Leases: fs.leases.all, Spare: fs.leases.spare, Spared: fs.leases.spared,
+		Retire: fs.retireServerSide, Leases: fs.leases.all, Spare: fs.leases.spare, Spared: fs.leases.spared, Again: fs.publishedAgain,
 	})
 	fs.tiers.ExpectLearn()
 	return fs.ram.ClearLoads()
@@ -185,7 +191,7 @@ func pagesBelow(c *index.Contents, n nodeID) []pages.ID {
 func (fs *FS) reconcile(ctx context.Context) {
 	defer close(fs.reconciled)
 	fs.tiers.Learn(ctx)
-	if err := fs.tiers.Reconcile(ctx); err != nil && ctx.Err() == nil {
+	if err := fs.tiers.Reconcile(ctx, fs.rebuild != ""); err != nil && ctx.Err() == nil {
 		fs.log.Warn("the disk tier could not be looked through", "error", err)
 	}
 }

@@ -80,6 +80,13 @@ func blobName(id ObjectID, digest Digest) string {
 	return fmt.Sprintf("%016x-%s", uint64(id), digest.Short())
 }
 
+// BlobID gives the generation's id that a blob's name begins with.
+func BlobID(name string) (ObjectID, bool) {
+	var id uint64
+	n, err := fmt.Sscanf(name, "%016x-", &id)
+	return ObjectID(id), n == 1 && err == nil
+}
+
 // Blob writes the generation's blob. ErrNotExist if a page has no row any more.
 func (x *Index) Blob(g *Generation) ([]byte, error) {
 	c, err := x.Contents(g)

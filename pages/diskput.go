@@ -102,11 +102,18 @@ func (d *Disk) SyncAll() error {
 
 // Remove takes the object away. An absent object is no error. Readers that have
 // it open finish; its space returns when the last of them closes.
-func (d *Disk) Remove(key Key) error {
+func (d *Disk) Remove(key Key) error { return d.RemoveIf(key, func() bool { return true }) }
+
+// RemoveIf is Remove if unwanted says so, which is asked while nobody else can
+// put the object: a Put that comes later writes it again.
+func (d *Disk) RemoveIf(key Key, unwanted func() bool) error {
 	if d.cfg.ReadOnly {
 		return fmt.Errorf("remove %v: %w", key, unix.EROFS)
 	}
 	defer d.keys.lock(key)()
+	if !unwanted() {
+		return nil
+	}
 	if err := d.removeFile(objectDir(key), key.String()); err != nil {
 		return fmt.Errorf("remove %v: %w", key, err)
 	}
