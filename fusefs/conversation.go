@@ -50,7 +50,7 @@ func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data [
 	if c == nil {
 		// A handle of a former daemon: its half of a request is lost. Only the
 		// first piece of a new one can begin here.
-		if off != 0 && !bytes.HasPrefix(data, []byte("{")) {
+		if off != 0 && !bytes.HasPrefix(data, []byte(`{"`)) {
 			return 0, fuse.Status(syscall.ESTALE)
 		}
 		c = fs.revive(h)
