@@ -158,11 +158,11 @@ func decodeKeyBlock(block int64, v driver.Value, each func(keyEntry)) error {
 // load reads the table. Keys that begin like another one, of which there is
 // hardly ever one, it reads from the rows of pages.
 func (x *keyIndex) load(c *conn) error {
-	blocks, err := c.integer("SELECT count(*) FROM keys")
+	bytes, err := c.integer("SELECT sum(length(entries)) FROM keys")
 	if err != nil {
 		return err
 	}
-	x.ids = make(map[uint64]pages.ID, blocks*keyBlock/2)
+	x.ids = make(map[uint64]pages.ID, bytes/keyEntryBytes)
 	x.clash = make(map[pages.Key]pages.ID)
 	size := 0
 	alike := make(map[uint64]bool)
