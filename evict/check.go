@@ -33,13 +33,14 @@ const (
 	FindOrphan    FindingKind = "leftover object" // a page that nothing needs
 	FindLeftRAM   FindingKind = "leftover page"
 	FindLeftRow   FindingKind = "leftover row"
-	FindNoBlob    FindingKind = "leftover blob" // a generation that is whole on disk has none yet
+	FindUnsaved   FindingKind = "leftover generation" // its RAM copies have gone, it was never written
+	FindNoBlob    FindingKind = "leftover blob"       // a generation that is whole on disk has none yet
 )
 
 // Leftover reports whether a crash may leave this, and the next start clears it.
 func (k FindingKind) Leftover() bool {
 	switch k {
-	case FindOrphan, FindLeftRAM, FindLeftRow, FindNoBlob:
+	case FindOrphan, FindLeftRAM, FindLeftRow, FindUnsaved, FindNoBlob:
 		return true
 	}
 	return false
@@ -188,14 +189,17 @@ func (c *checker) generations(context.Context) error {
 			c.found(FindUnsure, "generation %s: %v", g.Name, err)
 			return nil
 		}
-		missing := 0
+		missing, kind := 0, FindUnsaved
 		for _, id := range ids {
-			if c.lost[id] {
-				missing++
+			if !c.lost[id] {
+				continue
+			}
+			if missing++; c.rows[id].Disk != 0 {
+				kind = FindHole
 			}
 		}
 		if missing > 0 {
-			c.found(FindHole, "generation %s of identity %s: %d of %d pages have no copy", g.Name, g.Identity.Name, missing, len(ids))
+			c.found(kind, "generation %s of identity %s: %d of %d pages have no copy", g.Name, g.Identity.Name, missing, len(ids))
 		}
 		return nil
 	})

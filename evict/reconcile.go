@@ -1,7 +1,6 @@
 package evict
 
 import (
-	"errors"
 	"fmt"
 
 	"ckptfs/index"
@@ -97,16 +96,5 @@ func (t *Tiers) Confirm(ids []pages.ID) (absent []*index.Page, unsure int, err e
 // onDiskBytes looks for an object: what it takes, 0 if the disk confirms that it
 // is not there.
 func (t *Tiers) onDiskBytes(k pages.Key) (int64, error) {
-	if t.Disk == nil {
-		return 0, nil
-	}
-	o, err := t.Disk.OpenObject(k)
-	if errors.Is(err, pages.ErrAbsent) || errors.Is(err, pages.ErrLost) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer o.Close()
-	return max(o.StoredBytes(), 1), nil
+	return objectBytes(t.Disk, k)
 }
