@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"ckptfs/pages"
 )
 
 // TestReadersBesideTheWriter reads in every way while generations come and go:
@@ -98,4 +100,46 @@ func TestReadersBesideTheWriter(t *testing.T) {
 	if held.Links() != 1 {
 		t.Errorf("%d links", held.Links())
 	}
+}
+
+// TestRowsReadBeforeACommit has a commit come between reading a page's row and
+// putting it into the cache.
+func TestRowsReadBeforeACommit(t *testing.T) {
+	x := newStore(t)
+	i := newIdentity(t, x, "")
+	g := publish(t, x, i, draft{tokens: repeated(600, 0)})
+	id := must(x.Contents(g)).Pages[0]
+	changes := map[string]func(){
+		"links":      func() { publish(t, x, i, draft{tokens: repeated(700, 0)}) },
+		"attributes": func() { must(0, x.SetPageAttr(&Page{ID: id}, Attr{UID: 3})) },
+		"retired":    func() { must(x.Retire(i.Generations(g.ID, 9), "for a test", 1, 0, nil)) },
+		"dropped":    func() { must(x.Retire([]*Generation{g}, "for a test", 1, 0, nil)) },
+	}
+	for _, name := range []string{"links", "attributes", "retired", "dropped"} {
+		x.pages = newPageCache(1)
+		var row PageRow
+		must(0, x.EachPage(func(r PageRow) error {
+			if r.ID == id {
+				row = r
+			}
+			return nil
+		}))
+		before := x.pages.epochs([]pages.ID{id})[0]
+		changes[name]()
+		x.pages.forget(id)
+		if p := x.pages.insert(&row, before); p != nil {
+			t.Errorf("%s: the old row was taken: %+v", name, p)
+		}
+	}
+	if _, err := x.Page(id); !errors.Is(err, ErrNotExist) {
+		t.Errorf("the dropped page: %v", err)
+	}
+}
+
+// forget takes a page out as if nobody had held it.
+func (c *pageCache) forget(id pages.ID) {
+	s := c.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pages, id)
 }
