@@ -99,7 +99,7 @@ func TestListing(t *testing.T) {
 	inModes(t, func(t *testing.T, md mode) {
 		m := mountFS(t, md)
 		n := 5000
-		if md.name != "passthrough" {
+		if md.name != "passthrough" || testing.Short() {
 			n = 1000 // listing does not depend on the way of page bytes
 		}
 		id := newIdentity("listing", 1)

@@ -192,7 +192,7 @@ func (m *mount) reap() error {
 // stop ends the mount as an operator does, and checks that nothing is left.
 func (m *mount) stop() {
 	m.t.Helper()
-	if open := openBelow(m.path); len(open) > 0 {
+	if open := openBelow(m.path); len(open) > 0 && !m.t.Failed() {
 		m.t.Errorf("the test left files open: %s", strings.Join(open, ", "))
 	}
 	must(m.t, m.cmd.Process.Signal(syscall.SIGTERM))

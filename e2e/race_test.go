@@ -33,7 +33,11 @@ func TestRanksRace(t *testing.T) {
 		ident := m.addIdentity(t, "model", id)
 		workers := ranks(t, 4)
 		var tokens []uint32
-		for round := range raceRounds {
+		rounds := raceRounds
+		if testing.Short() {
+			rounds = 40
+		}
+		for round := range rounds {
 			tokens = conversation(uint64(round/10), 300+20*(round%10)) // in tens, each shares with the one before
 			g := smallGeneration(id, tokens)
 			s := beginStaging(t, ident, fmt.Sprint("r", round), g)
