@@ -217,5 +217,6 @@ func (fs *FS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) 
 		return status(fs.log, err)
 	}
 	out.SetTimeout(ttl)
+	fs.snapshotAttr(in, &out.Attr)
 	return fuse.OK
 }

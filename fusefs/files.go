@@ -101,8 +101,10 @@ func (fs *FS) readFile(h *handle, in *fuse.ReadIn, buf []byte) (fuse.ReadResult,
 // fixedBytes is what a handle reads that is not a file of the RAM tier: a
 // published manifest, a document, a made file. nil for the others.
 func (fs *FS) fixedBytes(h *handle) ([]byte, error) {
-	if h.bytes != nil {
-		return h.bytes, nil
+	if h.node.isMade() {
+		if b := fs.snapshot(h); b != nil {
+			return b, nil
+		}
 	}
 	switch h.node.kind() {
 	case kindManifest:
@@ -156,7 +158,7 @@ func (fs *FS) openMade(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.Open
 	if err != nil {
 		return err
 	}
-	h.bytes = b
+	fs.keepSnapshot(h, b)
 	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_DIRECT_IO|fuse.FOPEN_NOFLUSH
 	return nil
 }

@@ -153,6 +153,9 @@ func (fs *FS) open() (err error) {
 		return err
 	}
 	fs.tiers.Busy = func() bool { return fs.stage.Count() > 0 }
+	if err := fs.openSnapshots(); err != nil {
+		return fmt.Errorf("RAM tier: %w", err)
+	}
 	fs.handles.recovered(fs.adopt)
 	if err := fs.openTombstones(); err != nil {
 		return fmt.Errorf("RAM tier: %w", err)

@@ -52,6 +52,9 @@ func (fs *FS) dropHandle(h *handle) {
 		h.object.Close()
 	}
 	passthrough, wrote := h.how(howPassthrough), h.node.kind() == kindPage && h.writes()
+	if h.node.isMade() {
+		os.Remove(fs.snapshotPath(h))
+	}
 	fs.unlease(h)
 	fs.handles.put(h)
 	fs.writerClosed(h.node, wrote)

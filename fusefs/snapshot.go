@@ -1,0 +1,65 @@
+package fusefs
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// What a made file says is fixed when it is opened. It lies in a small file of
+// the RAM tier as long as the handle is open, so that a reader gets the second
+// half from the next daemon as it got the first from this one.
+
+func (fs *FS) snapshotPath(h *handle) string {
+	return filepath.Join(fs.cfg.RAMDir, "h", strconv.FormatUint(h.number(), 16))
+}
+
+// openSnapshots makes the place for them; those of a former mount go.
+func (fs *FS) openSnapshots() error {
+	dir := filepath.Join(fs.cfg.RAMDir, "h")
+	if fs.cfg.FreshMount {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
+// keepSnapshot fixes what the handle reads.
+func (fs *FS) keepSnapshot(h *handle, b []byte) {
+	h.bytes = b
+	// Without it only a daemon's death within this handle's life would show.
+	_ = os.WriteFile(fs.snapshotPath(h), b, 0o600)
+}
+
+// snapshot is what the handle reads, nil if nothing was fixed.
+func (fs *FS) snapshot(h *handle) []byte {
+	if h.bytes != nil {
+		return h.bytes
+	}
+	b, err := os.ReadFile(fs.snapshotPath(h))
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// isMade reports whether the node is a file that is made when it is opened.
+func (n nodeID) isMade() bool {
+	return n.kind() == kindPlan || n.kind() == kindError || n.kind() == kindFixed && !n.isDir()
+}
+
+// snapshotAttr gives a made file, asked for through its handle, the size that the
+// handle reads.
+func (fs *FS) snapshotAttr(in *fuse.GetAttrIn, out *fuse.Attr) {
+	if in.Flags()&fuse.FUSE_GETATTR_FH == 0 || !nodeID(in.NodeId).isMade() {
+		return
+	}
+	if h, ok := fs.handles.get(in.Fh()); ok {
+		if b := fs.snapshot(h); b != nil {
+			out.Size = uint64(len(b))
+		}
+	}
+}
