@@ -25,7 +25,7 @@ unit:
 # The built binary on real mounts. Where mounting is impossible the tests skip and say why;
 # with CKPTFS_REQUIRE_FUSE=1 they fail.
 e2e:
-	$(GO) test -timeout 15m ./e2e/...
+	$(GO) test -timeout 25m ./e2e/...
 
 # The quick form of the measurements against the targets, about two minutes; tools/bench/RESULTS.md says how to have
 # the whole table.
