@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -153,6 +154,19 @@ func TestRetentionAfterGrace(t *testing.T) {
 	if n := m.whole(t).Counters["generations_retired_superseded"]; n < 2 {
 		t.Errorf("%d generations retired because they were superseded", n)
 	}
+	story := ckptfs(t, "why", filepath.Join(ident, response.name()))
+	story.want(t, 0)
+	for _, what := range []string{"published by request r1", "a fork point: ", "superseded by ", "retired: it was superseded"} {
+		if !strings.Contains(story.out, what) {
+			t.Errorf("its story does not say %q: %s", what, story.out)
+		}
+	}
+	ckptfs(t, "why", filepath.Join(ident, "00000001-prompt-none")).want(t, 10, "nothing is remembered")
+	file := filepath.Join(t.TempDir(), "tokens")
+	must(t, os.WriteFile(file, tokenBytes(branch(response.Tokens, 3, 30)), 0o644))
+	ckptfs(t, "why", "--tokens", file, ident).want(t, 10, "was retired at", "superseded")
+	must(t, os.WriteFile(file, tokenBytes(branch(tip, 3, 30)), 0o644))
+	ckptfs(t, "why", "--tokens", file, ident).want(t, 0)
 }
 
 // What is passed over and shorter is superseded; what is longer is left alone,

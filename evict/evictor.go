@@ -2,6 +2,7 @@ package evict
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -171,33 +172,49 @@ func (p *pass) apply(ctx context.Context, d retention.Decision) {
 	case d.Action == retention.Drop:
 		p.drop(home, d.Reason, p.planned)
 	case d.Action == retention.Evict:
-		p.evict(ctx, p.res.of(home, own), own)
+		n := p.evict(ctx, p.res.of(home, own), own)
+		p.note(home, own, n, "evicted from RAM, on disk already", d.Reason)
 	case p.WritePolicy == WriteNever:
 		p.drop(home, retention.ReasonCold, p.planned)
 	default:
-		p.writeBackPart(ctx, home, own)
+		n := p.writeBackPart(ctx, home, own)
+		p.note(home, own, n, "written to disk and evicted from RAM", d.Reason)
 	}
 }
 
 // evict removes the RAM copies of those of a home's pages that are on disk.
 // Own pages are completed even when enough has been freed: half of them is
 // worth little.
-func (p *pass) evict(ctx context.Context, es []*resident, own bool) {
+func (p *pass) evict(ctx context.Context, es []*resident, own bool) (evicted int) {
 	for _, e := range es {
 		if !own && p.done(ctx) {
-			return
+			break
 		}
-		if e.page.Disk() != 0 {
-			p.evictCopy(e.page, p.leased)
+		if e.page.Disk() != 0 && p.evictCopy(e.page, p.leased) {
+			evicted++
 		}
 	}
+	return evicted
+}
+
+// note keeps in the history what became of a generation's pages.
+func (p *pass) note(home index.ObjectID, own bool, evicted int, what string, why retention.Reason) {
+	g := p.Index.GenerationByID(home)
+	if g == nil || evicted == 0 {
+		return
+	}
+	pages := "pages of its own"
+	if !own {
+		pages = "pages that longer ones share"
+	}
+	p.Index.Note(g, p.Now().UnixNano(), fmt.Sprintf("%d %s %s (%s)", evicted, pages, what, why))
 }
 
 // writeBackPart writes those of a home's pages that are only in RAM, and evicts
 // them. What only superseded generations need is not written.
-func (p *pass) writeBackPart(ctx context.Context, home index.ObjectID, own bool) {
+func (p *pass) writeBackPart(ctx context.Context, home index.ObjectID, own bool) (evicted int) {
 	if g := p.Index.GenerationByID(home); own && (g == nil || g.State().Superseded()) {
-		return
+		return 0
 	}
 	var dirty, loose []*resident
 	for _, e := range p.res.of(home, own) {
@@ -216,7 +233,7 @@ func (p *pass) writeBackPart(ctx context.Context, home index.ObjectID, own bool)
 		dirty = p.enough(dirty)
 	}
 	p.Counts.WrittenEvict.Add(p.writeBack(ctx, dirty, false))
-	p.evict(ctx, dirty, own)
+	return p.evict(ctx, dirty, own)
 }
 
 // enough shortens a list of shared pages to what is to be freed.
@@ -232,15 +249,15 @@ func (p *pass) enough(es []*resident) []*resident {
 }
 
 // evictCopy removes the RAM copy of a page that is on disk.
-func (t *Tiers) evictCopy(p *index.Page, leased func(pages.ID) bool) {
+func (t *Tiers) evictCopy(p *index.Page, leased func(pages.ID) bool) bool {
 	e, ok := t.res.claim(p.ID, leased)
 	if !ok {
-		return
+		return false
 	}
 	if err := t.RAM.Remove(p.ID); err != nil {
 		t.Log.Warn("a page could not be removed from RAM", "page", uint64(p.ID), "error", err)
 		t.res.unclaim(e)
-		return
+		return false
 	}
 	t.Budget.Free(Charge(p.Bytes))
 	t.hints.evicted(p.ID, e.home, e.own)
@@ -248,6 +265,7 @@ func (t *Tiers) evictCopy(p *index.Page, leased func(pages.ID) bool) {
 	t.Counts.EvictedPages.Add(1)
 	t.Counts.EvictedBytes.Add(p.Bytes)
 	t.Counts.EvictedAge.Add(max(t.Now().UnixNano()-e.since, 0))
+	return true
 }
 
 // dropUnwritable retires generations, the coldest first, whose pages could not

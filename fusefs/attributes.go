@@ -1,8 +1,11 @@
 package fusefs
 
 import (
+	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,7 +24,10 @@ func isAttribute(name string) bool { return slices.Contains(attributeNames, name
 // attribute gives the value of an extended attribute of a node. ENODATA if it
 // has none.
 func (fs *FS) attribute(n nodeID, name string) (string, error) {
+	generation, history := strings.CutPrefix(name, "history.")
 	switch {
+	case history && n.kind() == kindIdentity:
+		return fs.history(n, generation)
 	case !isAttribute(name):
 		return "", syscall.ENODATA
 	case name == "pin" || name == "quota":
@@ -36,6 +42,37 @@ func (fs *FS) attribute(n nodeID, name string) (string, error) {
 		}
 	}
 	return "", syscall.ENODATA
+}
+
+// maxEvents bounds what is told of a generation: an attribute is at most 64 KiB.
+const maxEvents = 256
+
+// event is one line of a generation's history.
+type event struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+// history tells, as JSON, what is remembered of a generation of the identity,
+// whether it is still published or not.
+func (fs *FS) history(n nodeID, generation string) (string, error) {
+	i, err := fs.identity(n)
+	if err != nil {
+		return "", err
+	}
+	if err := fs.idx.FlushTouched(); err != nil {
+		return "", err
+	}
+	list, err := fs.idx.History(i, generation, maxEvents)
+	if err != nil || len(list) == 0 {
+		return "", errors.Join(err, syscall.ENODATA)
+	}
+	events := make([]event, len(list))
+	for n, e := range list {
+		events[n] = event{time.Unix(0, e.At).UTC(), e.Text}
+	}
+	b, err := json.Marshal(events)
+	return string(b), err
 }
 
 func (fs *FS) setting(n nodeID, name string) (string, error) {

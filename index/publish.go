@@ -74,7 +74,7 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 		}
 		g.seq = x.nextSeq
 		kin = x.kinOf(g, p)
-		if err := storeStates(tx, kin.changes); err != nil {
+		if err := errors.Join(storeStates(tx, kin.changes), storeHistory(tx, kin.events(g))); err != nil {
 			return err
 		}
 		if _, err := tx.exec(insertGeneration, g.values()...); err != nil {

@@ -48,6 +48,9 @@ func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 		if err := x.retirements.store(tx, records); err != nil {
 			return err
 		}
+		if err := storeHistory(tx, retirementNotes(records, done.Generations)); err != nil {
+			return err
+		}
 		changed, dropped, err = releasePages(tx, counts, keep)
 		return err
 	}, func() {
@@ -69,6 +72,14 @@ func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 		return Retired{}, err
 	}
 	return done, nil
+}
+
+func retirementNotes(records []*retirement, gs []*Generation) []note {
+	list := make([]note, len(gs))
+	for n, g := range gs {
+		list[n] = noteOf(g, records[n].at, "retired: "+records[n].reason.Value())
+	}
+	return list
 }
 
 // deleteGeneration deletes the rows of a generation and counts its links.

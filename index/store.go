@@ -74,6 +74,7 @@ type Index struct {
 	pages    *pageCache
 	contents *contentsCache
 	touched  touched
+	notes    notes
 	usage    usage
 	pins     atomic.Int64 // objects that are pinned themselves
 

@@ -95,6 +95,14 @@ var schema = []string{
 		id     TEXT PRIMARY KEY,
 		starts INTEGER NOT NULL
 	) WITHOUT ROWID`,
+	`CREATE TABLE history (
+		seq        INTEGER PRIMARY KEY,
+		identity   INTEGER NOT NULL,
+		generation TEXT NOT NULL,
+		at         INTEGER NOT NULL,
+		text       TEXT NOT NULL
+	)`,
+	`CREATE INDEX history_generation ON history(generation)`,
 	`CREATE TABLE settings (
 		object INTEGER PRIMARY KEY,
 		pin    INTEGER NOT NULL,

@@ -58,6 +58,7 @@ func (x *Index) Touch(g *Generation, now int64) {
 		if g.state.CompareAndSwap(int32(s), int32(s.current())) {
 			g.supersededBy.Store(0)
 			x.touched.add(g)
+			x.Note(g, now, "current again: a lookup returned it")
 			break
 		}
 	}
@@ -76,7 +77,7 @@ func (x *Index) Touch(g *Generation, now int64) {
 // flushBatch bounds how long others wait for the writer.
 const flushBatch = 1024
 
-// FlushTouched writes what Touch noted. The daemon calls it every few seconds;
+// FlushTouched writes what Touch and Note noted. The daemon calls it every few seconds;
 // a crash loses what was noted since.
 func (x *Index) FlushTouched() error {
 	for batch := range slices.Chunk(x.touched.take(), flushBatch) {
@@ -97,7 +98,7 @@ func (x *Index) FlushTouched() error {
 			return err
 		}
 	}
-	return nil
+	return x.flushNotes()
 }
 
 // StateChange is a generation's new state. By is the generation that has taken

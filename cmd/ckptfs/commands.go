@@ -34,6 +34,7 @@ func commands() []command {
 		{name: "get", synopsis: "copy a generation into a directory", run: runGet},
 		{name: "restore", synopsis: "publish the generations of a backup", run: runRestore},
 		{name: "find", synopsis: "look up the longest published prefix of some tokens", run: runFind},
+		{name: "why", synopsis: "tell what has happened to a generation", run: runWhy},
 		{name: "status", synopsis: "show how a mount is, what is wrong first", run: runStatus},
 		{name: "ls", synopsis: "list generations", run: runLs},
 		{name: "top", synopsis: "show a mount live", run: runTop},

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fusefs/client"
+)
+
+const whyUsage = "why GENERATION_DIR | why --tokens FILE IDENTITY_DIR"
+
+const whyAbout = `Tells what has happened to a generation, from a bounded history: when it was published, superseded and by which,
+written to disk and evicted, retired and why. GENERATION_DIR is its path in the mount; it may be gone.
+
+With --tokens it looks the tokens up and tells the story of what is found, or why there was nothing (exit code 10).`
+
+// whyFlags are the flags of why.
+type whyFlags struct{ tokens string }
+
+// AddFlags registers the flags with their defaults.
+func (f *whyFlags) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&f.tokens, "tokens", "", "the tokens of a request in `FILE` (32-bit little-endian, or a .json array; - is standard input)")
+}
+
+func runWhy(ctx context.Context, args []string, io streams) error {
+	var flags whyFlags
+	fs := newFlags(io, whyUsage, whyAbout)
+	flags.AddFlags(fs)
+	if err := parseFlags(fs, args, 1, 1); err != nil {
+		return err
+	}
+	dir := filepath.Clean(fs.Arg(0))
+	if flags.tokens == "" {
+		return tellHistory(io.out, dir)
+	}
+	tokens, err := readTokensFlag(flags.tokens, io.in)
+	if err != nil {
+		return err
+	}
+	lease, err := client.Find(ctx, dir, tokens, client.FindOptions{})
+	if err != nil {
+		return refusedIfInvalid(err)
+	}
+	defer lease.Close()
+	if !lease.Hit() {
+		return withCode(exitMiss, errors.New(lease.Reply.Reason))
+	}
+	fmt.Fprintf(io.out, "%d of %d tokens: %s\n", lease.Reply.NumTokens, len(tokens), lease.Reply.Generation)
+	return tellHistory(io.out, lease.Dir())
+}
+
+// tellHistory prints a line for each event.
+func tellHistory(out io.Writer, generation string) error {
+	identity, name := filepath.Split(generation)
+	buf := make([]byte, 64<<10)
+	n, err := unix.Getxattr(filepath.Clean(identity), "user.ckptfs.history."+name, buf)
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+		return withCode(exitMiss, fmt.Errorf("%s: nothing is remembered of it; is it the path of a generation, below its identity?", generation))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", generation, err)
+	}
+	var events []struct {
+		At   time.Time `json:"at"`
+		Text string    `json:"text"`
+	}
+	if err := json.Unmarshal(buf[:n], &events); err != nil {
+		return fmt.Errorf("the history of %s: %w", generation, err)
+	}
+	for _, e := range events {
+		fmt.Fprintf(out, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), e.Text)
+	}
+	return nil
+}
