@@ -2,81 +2,89 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"ckptfs/fusefs/client"
 )
+
+// spaceWithin is how long the space of what was removed may take to come back.
+const spaceWithin = 10 * time.Second
 
 // deleteResponse removes the longer generation. What it shares with the prompt
 // stays: the lookup falls back on the prompt, whose bytes are compared again.
-func (d *demo) deleteResponse(ctx context.Context) (row, error) {
-	r, err := d.remove(ctx, d.responseName, pageCount(manifest(client.KindResponse, responseTokens, d.pageBytes)))
+func (d *sharing) deleteResponse(ctx context.Context) (row, error) {
+	r, err := d.remove(ctx, filepath.Join(d.identityDir, d.responseName), response.pageCount())
 	if err != nil {
 		return r, err
 	}
-	if _, err := d.findAgain(d.promptName); err != nil {
+	if _, _, err := d.findAgain(d.promptName); err != nil {
 		return r, err
 	}
-	if err := d.startRestore(ctx, client.KindPrompt, promptTokens, d.promptName); err != nil {
-		return r, err
-	}
-	_, errRead := d.restoreRound()
-	_, errCompare := d.restoreRound()
-	procs := d.restore
-	d.restore = nil
-	return r, errors.Join(errRead, errCompare, procs.end())
+	_, err = d.restoreAll(ctx, prompt, d.promptName)
+	return r, err
 }
 
 // deletePrompt removes the last generation; all space must come back.
-func (d *demo) deletePrompt(ctx context.Context) (row, error) {
-	r, err := d.remove(ctx, d.promptName, pageCount(manifest(client.KindPrompt, promptTokens, d.pageBytes)))
+func (d *sharing) deletePrompt(ctx context.Context) (row, error) {
+	r, err := d.remove(ctx, filepath.Join(d.identityDir, d.promptName), prompt.pageCount())
 	if err != nil {
 		return r, err
 	}
-	if _, err := d.findAgain(""); err != nil {
+	if _, _, err := d.findAgain(""); err != nil {
 		return r, err
 	}
-	procs := d.lookup
-	d.lookup = nil
-	if err := procs.end(); err != nil {
+	if err := d.endLookup(); err != nil {
 		return r, err
 	}
-	return r, d.awaitEmpty(ctx)
+	return r, d.awaitUsed(ctx, d.pageBytes)
 }
 
 // remove is rm -r, which must succeed in silence.
-func (d *demo) remove(ctx context.Context, generation string, pages int) (row, error) {
+func (e *engine) remove(ctx context.Context, dir string, pages int) (row, error) {
 	start := time.Now()
-	said, err := exec.CommandContext(ctx, "rm", "-r", filepath.Join(d.identityDir, generation)).CombinedOutput()
+	said, err := exec.CommandContext(ctx, "rm", "-r", dir).CombinedOutput()
 	if err != nil || len(said) > 0 {
-		return row{}, fmt.Errorf("rm -r %s: %v: %s", generation, err, said)
+		return row{}, fmt.Errorf("rm -r %s: %v: %s", dir, err, said)
 	}
 	return row{pages: pages, took: time.Since(start)}, nil
 }
 
-// awaitEmpty waits until the mount has all of its space again: it comes back at
-// the last close, and a close reaches the filesystem after close(2) returned.
-func (d *demo) awaitEmpty(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// used is what df says.
+func (e *engine) used() (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(e.mounted.path, &st); err != nil {
+		return 0, fmt.Errorf("statfs %s: %w", e.mounted.path, err)
+	}
+	return int64(st.Blocks-st.Bfree) * st.Bsize, nil
+}
+
+// awaitUsed waits until less than limit is in use: space comes back at the last
+// close, and a close reaches the filesystem after close(2) returned.
+func (e *engine) awaitUsed(ctx context.Context, limit int64) error {
+	return await(ctx, spaceWithin, func() error {
+		used, err := e.used()
+		if err == nil && used >= limit {
+			err = fmt.Errorf("%d bytes are still in use after everything was removed", used)
+		}
+		return err
+	})
+}
+
+// await asks again and again until it holds. In the end it gives the last reason.
+func await(ctx context.Context, within time.Duration, holds func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
-		var st syscall.Statfs_t
-		if err := syscall.Statfs(d.mounted.path, &st); err != nil {
-			return fmt.Errorf("statfs %s: %w", d.mounted.path, err)
-		}
-		used := int64(st.Blocks-st.Bfree) * st.Bsize
-		if used < d.pageBytes {
+		err := holds()
+		if err == nil {
 			return nil
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%d bytes are still in use after everything was removed", used)
+			return err
 		}
 	}
 }

@@ -1,7 +1,9 @@
 // Command demo shows the main job of ckptfs on real processes and real bytes:
 // four ranks store and publish a generation, a continuation shares its history,
 // another process finds the longest prefix of a request, four more restore it
-// and compare every byte, and rm -r takes it away.
+// and compare every byte, and rm -r takes it away. Then more is stored than RAM
+// holds: it comes back from disk, also after keeper and daemon were killed, and
+// after a stop.
 //
 // It mounts in a temporary place, needs no network, cleans up whatever happens,
 // and exits with 1 if anything was wrong.
@@ -28,8 +30,8 @@ type options struct {
 
 func (o *options) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.binary, "ckptfs", "bin/ckptfs", "the ckptfs binary to mount with")
-	fs.Int64Var(&o.pageBytes, "page-bytes", 6893568, "size of a page; the default needs 4 GiB of free memory")
-	fs.StringVar(&o.l1Size, "l1-size", "2GiB", "size of the RAM tier")
+	fs.Int64Var(&o.pageBytes, "page-bytes", 6893568, "size of a page; the default needs 4 GiB of free memory and 2 GiB of disk")
+	fs.StringVar(&o.l1Size, "l1-size", "2GiB", "size of the RAM tier of the first half")
 	fs.StringVar(&o.tempDir, "dir", "", "where to make the temporary directory (default: the system's)")
 }
 
@@ -58,32 +60,6 @@ func main() {
 		err = errors.New("interrupted")
 	}
 	os.Exit(exitCode(err))
-}
-
-// run is the whole demo. Whatever happens, it leaves no mount, no process and
-// no file behind.
-func run(ctx context.Context, o options) (err error) {
-	m, err := startMount(ctx, o)
-	if m != nil {
-		defer func() { err = errors.Join(err, m.cleanUp()) }()
-	}
-	if err != nil {
-		return err
-	}
-	d := newDemo(m, o)
-	defer d.endRanks()
-	table := newTable(os.Stdout)
-	for _, s := range d.steps() {
-		r, err := s.run(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		table.add(s.name, r)
-	}
-	if err := m.stop(); err != nil {
-		return fmt.Errorf("unmount: %w", err)
-	}
-	return nil
 }
 
 func exitCode(err error) int {

@@ -12,9 +12,21 @@ const (
 	worldSize  = 4
 	pageTokens = 1024
 
-	promptTokens   = 40239 // ends within a page and within a hash unit
-	responseTokens = 41502
-	requestTokens  = 41760 // the next turn
+	// nextTokens is by how much a request of the next turn is longer.
+	nextTokens = 258
+)
+
+// turn is a point in a conversation at which a generation is stored.
+type turn struct {
+	Conversation int    `json:"conversation"`
+	Kind         string `json:"kind"`
+	NumTokens    int    `json:"num_tokens"`
+}
+
+// The turns of the first half. They end within a page and within a hash unit.
+var (
+	prompt   = turn{0, client.KindPrompt, 40239}
+	response = turn{0, client.KindResponse, 41502}
 )
 
 // identityDocument authenticates a model and layout like a real engine's.
@@ -30,24 +42,29 @@ func identityDocument(pageBytes int64) []byte {
 	})
 }
 
-// tokens returns the first n tokens of the one conversation of the demo.
-func tokens(n int) []uint32 {
-	t := make([]uint32, n)
-	for i := range t {
-		t[i] = uint32(mix(uint64(i)) % 151936)
+// tokens returns the first n tokens of a conversation.
+func tokens(conversation, n int) []uint32 {
+	all := make([]uint32, n)
+	for i := range all {
+		all[i] = uint32(mix(uint64(conversation)<<32+uint64(i)) % 151936)
 	}
-	return t
+	return all
 }
 
-// manifest describes the conversation's generation at n tokens.
-func manifest(kind string, n int, pageBytes int64) client.Manifest {
-	last := (n - 1) / pageTokens
+// next is the request that continues t.
+func (t turn) next() turn {
+	return turn{t.Conversation, t.Kind, t.NumTokens + nextTokens}
+}
+
+// manifest describes the generation.
+func (t turn) manifest(pageBytes int64) client.Manifest {
+	last := (t.NumTokens - 1) / pageTokens
 	attention := make([]int, last+1)
 	for i := range attention {
 		attention[i] = i
 	}
 	return client.Manifest{
-		SchemaVersion: 2, Kind: kind, Request: "req-7f3a", NumTokens: n,
+		SchemaVersion: 2, Kind: t.Kind, Request: fmt.Sprintf("req-%d", t.Conversation), NumTokens: t.NumTokens,
 		PageGroups: []client.PageGroup{
 			{Name: "target.attention.0", Role: client.RoleAttention, PageTokens: pageTokens, PageBytes: pageBytes, Positions: attention},
 			{Name: "target.recurrent.0", Role: client.RoleRecurrent, PageBytes: pageBytes, Positions: []int{last}},
@@ -58,24 +75,24 @@ func manifest(kind string, n int, pageBytes int64) client.Manifest {
 
 // pageNames returns, for every page of a rank by its path, what decides its
 // bytes: as in the contract, the boundary at which it was computed.
-func pageNames(m client.Manifest, rank int) map[string]pageName {
+func (t turn) pageNames(rank int) map[string]pageName {
 	names := make(map[string]pageName)
-	for _, g := range m.PageGroups {
+	for _, g := range t.manifest(0).PageGroups {
 		for _, position := range g.Positions {
-			end := m.NumTokens
+			end := t.NumTokens
 			if g.Role == client.RoleAttention {
-				end = min((position+1)*g.PageTokens, m.NumTokens)
+				end = min((position+1)*g.PageTokens, t.NumTokens)
 			}
-			names[client.PagePath(rank, g.Name, position)] = pageName{g.Name, rank, position, end}
+			names[client.PagePath(rank, g.Name, position)] = pageName{t.Conversation, g.Name, rank, position, end}
 		}
 	}
 	return names
 }
 
 // pageCount is how many pages all ranks have.
-func pageCount(m client.Manifest) int {
+func (t turn) pageCount() int {
 	n := 0
-	for _, g := range m.PageGroups {
+	for _, g := range t.manifest(0).PageGroups {
 		n += len(g.Positions)
 	}
 	return n * worldSize

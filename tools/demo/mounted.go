@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -20,159 +17,154 @@ import (
 const (
 	// readyWithin is how long the mount may take to say that it is ready.
 	readyWithin = 30 * time.Second
-	// stopWithin is how long it may take to stop, its shutdown budget included.
-	stopWithin = 20 * time.Second
+	// stopBudget is what it is given to write its RAM to disk at the end.
+	stopBudget = 60 * time.Second
+	// stopWithin is how long it may take to stop in all.
+	stopWithin = stopBudget + 10*time.Second
 )
 
-// mounted is a temporary directory with a mount point, a state directory beside
-// it, and the keeper that serves them.
+// mounted is a temporary directory with a mount point, the state and the disk
+// tier beside it, and the keeper that serves them. It can be started again.
 type mounted struct {
 	base   string
 	path   string // the mount point
-	keeper *exec.Cmd
-	exited chan struct{} // closed when the keeper is gone
-	err    error         // how it ended
-	log    lockedBuffer
+	disk   string // the disk tier
+	binary string
+	args   []string
+	keeper *keeper // the last one
 }
 
-// startMount mounts and waits until the mount is ready. What it returns is to
-// be cleaned up, also together with an error.
-func startMount(ctx context.Context, o options) (*mounted, error) {
+// keeper is a process of `ckptfs mount`.
+type keeper struct {
+	command *exec.Cmd
+	ready   chan bool     // gets true when it says so
+	exited  chan struct{} // closed when it is gone, and the daemon with it
+	err     error         // how it ended
+	log     lockedBuffer
+}
+
+// newMounted makes the directory. What it returns is to be cleaned up.
+func newMounted(o options, flags ...string) (*mounted, error) {
 	base, err := os.MkdirTemp(o.tempDir, "ckptfs-demo-")
 	if err != nil {
 		return nil, err
 	}
-	m := &mounted{base: base, path: filepath.Join(base, "mnt"), exited: make(chan struct{})}
-	if err := os.Mkdir(m.path, 0o755); err != nil {
-		return m, err
+	m := &mounted{base: base, binary: o.binary}
+	if m.base, err = filepath.EvalSymlinks(base); err == nil { // the mount table has no links in it
+		m.base, err = filepath.Abs(m.base)
 	}
-	m.keeper = exec.Command(o.binary, "mount", "--state", filepath.Join(base, "state"), "--l1-size", o.l1Size, m.path)
-	m.keeper.SysProcAttr = procAttr(syscall.SIGTERM)
-	m.keeper.Stderr = &m.log
-	out, err := m.keeper.StdoutPipe()
+	m.path, m.disk = filepath.Join(m.base, "mnt"), filepath.Join(m.base, "disk")
+	if err == nil {
+		err = os.Mkdir(m.path, 0o755)
+	}
 	if err != nil {
-		return m, err
+		return nil, errors.Join(err, os.RemoveAll(base))
 	}
-	if err := m.keeper.Start(); err != nil {
-		m.keeper = nil
-		return m, fmt.Errorf("start %s: %w; `make build` makes it", o.binary, err)
+	m.args = slices.Concat([]string{"mount", "--state", m.state(), "--l2-dir", m.disk, "--shutdown-budget", stopBudget.String()}, flags, []string{m.path})
+	return m, nil
+}
+
+func (m *mounted) state() string { return filepath.Join(m.base, "state") }
+
+// start mounts and waits until the mount is ready.
+func (m *mounted) start(ctx context.Context) error {
+	k := &keeper{command: exec.Command(m.binary, m.args...), ready: make(chan bool, 1), exited: make(chan struct{})}
+	k.command.SysProcAttr = procAttr(syscall.SIGTERM)
+	k.command.Stderr = &k.log
+	out, err := k.command.StdoutPipe()
+	if err != nil {
+		return err
 	}
-	ready := make(chan bool, 1)
-	go m.watch(out, ready)
-	return m, m.awaitReady(ctx, ready)
+	if err := k.command.Start(); err != nil {
+		return fmt.Errorf("start %s: %w; `make build` makes it", m.binary, err)
+	}
+	m.keeper = k
+	go k.watch(out)
+	return k.awaitReady(ctx)
 }
 
 // watch reads the line that says ready, and then waits for the keeper's end.
-func (m *mounted) watch(out io.Reader, ready chan<- bool) {
+func (k *keeper) watch(out io.Reader) {
 	lines := bufio.NewReader(out)
 	_, err := lines.ReadString('\n')
-	ready <- err == nil
+	k.ready <- err == nil
 	_, _ = io.Copy(io.Discard, lines)
-	m.err = m.keeper.Wait()
-	close(m.exited)
+	k.err = k.command.Wait()
+	close(k.exited)
 }
 
-func (m *mounted) awaitReady(ctx context.Context, ready <-chan bool) error {
+func (k *keeper) awaitReady(ctx context.Context) error {
 	select {
-	case ok := <-ready:
+	case ok := <-k.ready:
 		if ok {
 			return nil
 		}
-		<-m.exited
-		return fmt.Errorf("ckptfs mount ended: %w\n%s", m.err, m.log.String())
+		<-k.exited
+		return fmt.Errorf("ckptfs mount ended: %w\n%s", k.err, k.log.String())
 	case <-time.After(readyWithin):
-		return fmt.Errorf("ckptfs mount was not ready within %v\n%s", readyWithin, m.log.String())
+		return fmt.Errorf("ckptfs mount was not ready within %v\n%s", readyWithin, k.log.String())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// stop asks the keeper to unmount and end.
-func (m *mounted) stop() error {
-	if err := m.keeper.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+// awaitExit waits until the keeper is gone.
+func (k *keeper) awaitExit(ctx context.Context, within time.Duration) error {
+	select {
+	case <-k.exited:
+		return nil
+	case <-time.After(within):
+		return fmt.Errorf("ckptfs mount did not end within %v\n%s", within, k.log.String())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// stop asks the keeper to unmount and end, which must succeed and leave nothing
+// mounted.
+func (m *mounted) stop(ctx context.Context) error {
+	if err := m.keeper.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	select {
-	case <-m.exited:
-	case <-time.After(stopWithin):
-		return fmt.Errorf("ckptfs mount did not end within %v after SIGTERM\n%s", stopWithin, m.log.String())
+	if err := m.keeper.awaitExit(ctx, stopWithin); err != nil {
+		return err
 	}
-	if m.err != nil {
-		return fmt.Errorf("ckptfs mount: %w\n%s", m.err, m.log.String())
+	if m.keeper.err != nil {
+		return fmt.Errorf("ckptfs mount: %w\n%s", m.keeper.err, m.keeper.log.String())
 	}
-	return nil
-}
-
-// cleanUp ends the keeper if it runs, detaches what is still mounted and
-// removes the directory.
-func (m *mounted) cleanUp() error {
-	var err error
-	if m.keeper != nil && m.keeper.ProcessState == nil {
-		if err = m.stop(); err != nil {
-			_ = m.keeper.Process.Kill()
-		}
-	}
-	left, _ := mountsBelow(m.base)
-	for _, at := range left {
-		if err == nil && m.err == nil { // a keeper that failed keeps its RAM tier for the next start
-			err = fmt.Errorf("%s was still mounted after the end", at)
-		}
-		err = errors.Join(err, detach(at))
-	}
-	if left, listErr := mountsBelow(m.base); listErr != nil || len(left) > 0 {
-		return errors.Join(err, listErr, fmt.Errorf("%s is left behind, with mounts in it", m.base))
-	}
-	return errors.Join(err, os.RemoveAll(m.base))
-}
-
-// mountsBelow lists the mount points below dir, the deepest first.
-func mountsBelow(dir string) ([]string, error) {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for line := range strings.Lines(string(table)) {
-		fields := strings.Fields(line)
-		if len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			found = append(found, fields[4])
-		}
-	}
-	slices.Reverse(found)
-	return found, nil
-}
-
-func detach(at string) error {
-	err := syscall.Unmount(at, syscall.MNT_DETACH)
-	if err == syscall.EPERM {
-		return exec.Command("fusermount3", "-u", "-z", at).Run()
+	left, err := mountsBelow(m.base)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("still mounted after the end: %q", left)
 	}
 	return err
 }
 
-// procAttr puts a process into a group of its own, so that Ctrl-C reaches this
-// program alone, which ends the others in order, and sends it a signal if this
-// program dies.
-func procAttr(onDeath syscall.Signal) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: onDeath}
-}
-
-// lockedBuffer collects the keeper's log while others read it.
-type lockedBuffer struct {
-	mu struct {
-		sync.Mutex
-		bytes.Buffer
+// kill sends SIGKILL to the keeper and to the daemon, and waits until both are
+// gone and the mount is dead.
+func (m *mounted) kill(ctx context.Context) error {
+	s, err := m.status()
+	if err != nil {
+		return err
 	}
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.mu.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.mu.Buffer.String()
+	if s.KeeperPID != m.keeper.command.Process.Pid {
+		return fmt.Errorf("status.json says that the keeper is %d, it is %d", s.KeeperPID, m.keeper.command.Process.Pid)
+	}
+	daemon, err := os.FindProcess(s.PID)
+	if err != nil {
+		return err
+	}
+	errKeeper, errDaemon := m.keeper.command.Process.Kill(), daemon.Kill()
+	if errors.Is(errDaemon, os.ErrProcessDone) { // it does not outlive its keeper for long
+		errDaemon = nil
+	}
+	if err := errors.Join(errKeeper, errDaemon); err != nil {
+		return err
+	}
+	if err := m.keeper.awaitExit(ctx, killedWithin); err != nil {
+		return err
+	}
+	if _, err := os.ReadDir(m.path); !errors.Is(err, syscall.ENOTCONN) {
+		return fmt.Errorf("the mount without processes says %v instead of %v", err, syscall.ENOTCONN)
+	}
+	return nil
 }

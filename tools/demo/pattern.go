@@ -18,6 +18,7 @@ const (
 
 // pageName is what the bytes of a page depend on.
 type pageName struct {
+	conversation   int
 	group          string
 	rank, position int
 	end            int // number of tokens at the boundary of the page
@@ -44,13 +45,14 @@ func newPattern(pageBytes int64) *pattern {
 func (p *pattern) page(name pageName) []byte {
 	seed := name.seed()
 	page := p.template[int(seed%windows)*blockBytes:][:p.pageBytes]
-	for block := 0; (block+1)*blockBytes <= len(page); block++ {
-		stamp := page[block*blockBytes:][:stampBytes]
+	var stamp [stampBytes]byte
+	for block := 0; block*blockBytes < len(page); block++ { // also the part of one at the end: another page may have stamped there
 		binary.LittleEndian.PutUint64(stamp[0:], seed)
 		binary.LittleEndian.PutUint64(stamp[8:], uint64(block))
 		binary.LittleEndian.PutUint32(stamp[16:], uint32(name.rank))
 		binary.LittleEndian.PutUint32(stamp[20:], uint32(name.position))
 		binary.LittleEndian.PutUint64(stamp[24:], mix(seed+uint64(block)))
+		copy(page[block*blockBytes:], stamp[:])
 	}
 	return page
 }
@@ -73,7 +75,7 @@ func (p *pattern) check(name pageName, got []byte) error {
 
 // foreignStamp tells what a wrong block says about itself.
 func foreignStamp(block []byte) string {
-	if len(block) < blockBytes {
+	if len(block) < stampBytes {
 		return ""
 	}
 	return fmt.Sprintf(": the stamp there says rank %d, position %d, block %d",
@@ -82,7 +84,7 @@ func foreignStamp(block []byte) string {
 
 func (n pageName) seed() uint64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s/%d/%d/%d", n.group, n.rank, n.position, n.end)
+	fmt.Fprintf(h, "%d/%s/%d/%d/%d", n.conversation, n.group, n.rank, n.position, n.end)
 	return h.Sum64()
 }
 

@@ -25,10 +25,8 @@ type job struct {
 	Rank        int    `json:"rank"`
 	IdentityDir string `json:"identity_dir"`
 	PageBytes   int64  `json:"page_bytes"`
-	// Kind and NumTokens are those of the generation; NumTokens of a lookup is
-	// the length of the request.
-	Kind      string `json:"kind"`
-	NumTokens int    `json:"num_tokens"`
+	// turn is the generation's, or the request of a lookup.
+	turn
 	// Staging is the name of a store's attempt.
 	Staging string `json:"staging"`
 	// Generation is what a restore reads.
@@ -39,6 +37,7 @@ type job struct {
 type result struct {
 	Error       string `json:"error,omitempty"`
 	Pages       int    `json:"pages,omitempty"`
+	DiskPages   int    `json:"disk_pages,omitempty"` // of Pages, those that RAM did not have
 	CopiedBytes int64  `json:"copied_bytes,omitempty"`
 	SharedBytes int64  `json:"shared_bytes,omitempty"`
 	Generation  string `json:"generation,omitempty"`

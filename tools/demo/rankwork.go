@@ -27,9 +27,8 @@ func (s *store) close() {}
 func (s *store) round(int) (r result, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), othersWithin)
 	defer cancel()
-	m := manifest(s.Kind, s.NumTokens, s.PageBytes)
 	staging, err := client.Stage(ctx, s.IdentityDir, client.StageOptions{
-		Name: s.Staging, Manifest: mustMarshal(m), Tokens: tokens(s.NumTokens),
+		Name: s.Staging, Manifest: mustMarshal(s.manifest(s.PageBytes)), Tokens: tokens(s.Conversation, s.NumTokens),
 	})
 	if err != nil {
 		return r, err
@@ -39,7 +38,7 @@ func (s *store) round(int) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	names := pageNames(m, s.Rank)
+	names := s.pageNames(s.Rank)
 	for _, page := range plan.MissingOf(s.Rank) {
 		wrote, err := staging.WritePage(ctx, page.Path, s.pattern.page(names[page.Path]))
 		if err != nil {
@@ -69,7 +68,7 @@ func (l *lookup) close() {
 }
 
 func (l *lookup) round(int) (r result, err error) {
-	request := tokens(l.NumTokens)
+	request := tokens(l.Conversation, l.NumTokens)
 	if l.lease == nil {
 		l.lease, err = client.Find(context.Background(), l.IdentityDir, request, client.FindOptions{})
 	} else {
@@ -79,7 +78,7 @@ func (l *lookup) round(int) (r result, err error) {
 		return r, err
 	}
 	reply := l.lease.Reply
-	return result{Pages: reply.Pages.Total, Generation: reply.Generation, Reason: reply.Reason}, nil
+	return result{Pages: reply.Pages.Total, DiskPages: reply.Pages.Disk, Generation: reply.Generation, Reason: reply.Reason}, nil
 }
 
 // restore is a rank that reads its pages into memory that is there already, as
@@ -93,8 +92,8 @@ type restore struct {
 }
 
 func newRestore(j job) *restore {
-	m := manifest(j.Kind, j.NumTokens, j.PageBytes)
-	w := &restore{job: j, pattern: newPattern(j.PageBytes), pages: slices.Collect(m.Pages(j.Rank)), names: pageNames(m, j.Rank)}
+	m := j.manifest(j.PageBytes)
+	w := &restore{job: j, pattern: newPattern(j.PageBytes), pages: slices.Collect(m.Pages(j.Rank)), names: j.pageNames(j.Rank)}
 	w.memory = make([]byte, int64(len(w.pages))*j.PageBytes)
 	for i := 0; i < len(w.memory); i += os.Getpagesize() {
 		w.memory[i] = 1

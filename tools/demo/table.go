@@ -15,26 +15,58 @@ type row struct {
 	took        time.Duration
 	// quiet says that bytes per second mean nothing here.
 	quiet bool
+
+	// What the tiers did meanwhile, and what RAM held then.
+	toDisk, fromDisk, inRAM int64
 }
+
+// column is one figure of a row.
+type column struct {
+	title string
+	width int
+	value func(row) string
+}
+
+var (
+	columnPages    = column{"pages", 6, func(r row) string { return strconv.Itoa(r.pages) }}
+	columnCopied   = column{"copied", 9, func(r row) string { return decimal(r.copiedBytes) }}
+	columnShared   = column{"shared", 9, func(r row) string { return decimal(r.sharedBytes) }}
+	columnToDisk   = column{"to disk", 9, func(r row) string { return decimal(r.toDisk) }}
+	columnFromDisk = column{"from disk", 10, func(r row) string { return decimal(r.fromDisk) }}
+	columnInRAM    = column{"in RAM", 9, func(r row) string { return decimal(r.inRAM) }}
+	columnTime     = column{"time", 9, func(r row) string { return short(r.took) }}
+	columnRate     = column{"GB/s", 6, row.rate}
+)
 
 // table prints rows as they come.
 type table struct {
-	out io.Writer
+	out     io.Writer
+	columns []column
 }
 
-const tableFormat = "%-48s %6s %9s %9s %9s %6s\n"
-
-func newTable(out io.Writer) *table {
-	fmt.Fprintf(out, tableFormat, "step", "pages", "copied", "shared", "time", "GB/s")
-	return &table{out}
+func newTable(out io.Writer, columns []column) *table {
+	t := &table{out, columns}
+	t.line("step", func(c column) string { return c.title })
+	return t
 }
 
 func (t *table) add(step string, r row) {
-	rate := "-"
-	if !r.quiet && r.copiedBytes > 0 {
-		rate = fmt.Sprintf("%.2f", float64(r.copiedBytes)/1e9/r.took.Seconds())
+	t.line(step, func(c column) string { return c.value(r) })
+}
+
+func (t *table) line(first string, cell func(column) string) {
+	fmt.Fprintf(t.out, "%-48s", first)
+	for _, c := range t.columns {
+		fmt.Fprintf(t.out, " %*s", c.width, cell(c))
 	}
-	fmt.Fprintf(t.out, tableFormat, step, strconv.Itoa(r.pages), decimal(r.copiedBytes), decimal(r.sharedBytes), short(r.took), rate)
+	fmt.Fprintln(t.out)
+}
+
+func (r row) rate() string {
+	if r.quiet || r.copiedBytes == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", float64(r.copiedBytes)/1e9/r.took.Seconds())
 }
 
 func decimal(bytes int64) string {
