@@ -143,3 +143,10 @@ func (t *Tiers) Coldest() []index.ObjectID {
 	}
 	return order
 }
+
+// PolicyStats tells what the policy holds.
+func (t *Tiers) PolicyStats() retention.Stats {
+	t.lockPolicy()
+	defer t.policy.Unlock()
+	return t.policy.Stats()
+}

@@ -233,7 +233,7 @@ func (fs *FS) finishStores(limit time.Duration) {
 
 // tierCounters adds what the tiers count.
 func (fs *FS) tierCounters(m map[string]int64) {
-	c := &fs.tiers.Counts
+	c, held := &fs.tiers.Counts, fs.tiers.PolicyStats()
 	for name, v := range map[string]int64{
 		"disk_written_bytes":             c.WrittenBytes.Load(),
 		"disk_written_pages":             c.WrittenPages.Load(),
@@ -254,6 +254,9 @@ func (fs *FS) tierCounters(m map[string]int64) {
 		"dropped_pressure_bytes":         c.DroppedPressure.Load(),
 		"generations_retired_superseded": c.RetiredSuperseded.Load(),
 		"generations_retired_unlikely":   c.RetiredUnlikely.Load(),
+		"retention_generations":          int64(held.Generations),
+		"retention_conversations":        int64(held.Conversations),
+		"retention_bytes":                held.Bytes,
 		"lost_pages":                     c.LostPages.Load(),
 		"generations_retired_lost":       c.RetiredLost.Load(),
 		"generations_retired_pressure":   c.RetiredPressure.Load(),
