@@ -213,6 +213,9 @@ func (fs *FS) draftAttr(n nodeID, t tree, out *fuse.Attr) (time.Duration, error)
 // GetAttr implements fuse.RawFileSystem.
 func (fs *FS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	ttl, err := fs.getAttr(nodeID(in.NodeId), &out.Attr)
+	if errorIs(err, syscall.ENOENT) && fs.openAttr(nodeID(in.NodeId), &out.Attr) {
+		return fuse.OK
+	}
 	if err != nil {
 		return status(fs.log, err)
 	}

@@ -21,10 +21,15 @@ func (fs *FS) openTreeFile(in *fuse.InHeader, n nodeID, flags uint32, write bool
 		if write {
 			return syscall.EROFS
 		}
+		c, err := fs.idx.Contents(t.gen)
+		if err != nil {
+			return err
+		}
 		h, err := fs.openHandle(in, n, flags, 0)
 		if err != nil {
 			return err
 		}
+		fs.keepSnapshot(h, c.Manifest)
 		out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_KEEP_CACHE|fuse.FOPEN_NOFLUSH
 		return nil
 	}
@@ -101,7 +106,7 @@ func (fs *FS) readFile(h *handle, in *fuse.ReadIn, buf []byte) (fuse.ReadResult,
 // fixedBytes is what a handle reads that is not a file of the RAM tier: a
 // published manifest, a document, a made file. nil for the others.
 func (fs *FS) fixedBytes(h *handle) ([]byte, error) {
-	if h.node.isMade() {
+	if h.node.isMade() || h.node.kind() == kindManifest {
 		if b := fs.snapshot(h); b != nil {
 			return b, nil
 		}

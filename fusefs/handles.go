@@ -250,6 +250,16 @@ func (l *lazyFile) get(open func() (*os.File, error)) (*os.File, error) {
 
 func (l *lazyFile) set(f *os.File) { l.mu.Lock(); l.f = f; l.mu.Unlock() }
 
+// stat looks at the file if it is open here.
+func (l *lazyFile) stat() (os.FileInfo, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil, os.ErrNotExist
+	}
+	return l.f.Stat()
+}
+
 func (l *lazyFile) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -52,7 +52,7 @@ func (fs *FS) dropHandle(h *handle) {
 		h.object.Close()
 	}
 	passthrough, wrote := h.how(howPassthrough), h.node.kind() == kindPage && h.writes()
-	if h.node.isMade() {
+	if h.node.isMade() || h.node.kind() == kindManifest {
 		os.Remove(fs.snapshotPath(h))
 	}
 	fs.unlease(h)

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"ckptfs/index"
 )
 
 // What a made file says is fixed when it is opened. It lies in a small file of
@@ -62,4 +64,27 @@ func (fs *FS) snapshotAttr(in *fuse.GetAttrIn, out *fuse.Attr) {
 			out.Size = uint64(len(b))
 		}
 	}
+}
+
+// openAttr tells of a file that has no name any more but is open: what is open
+// keeps its bytes, and fstat works. False if no handle knows.
+func (fs *FS) openAttr(n nodeID, out *fuse.Attr) bool {
+	if n.isDir() {
+		return false
+	}
+	for _, h := range fs.handles.of(n) {
+		a := index.Attr{Mode: 0o444, Mtime: h.rec.opened}
+		if b := fs.snapshot(h); b != nil {
+			*out = fuse.Attr{Ino: uint64(n), Blksize: 4096}
+			setFile(out, a, int64(len(b)))
+			return true
+		}
+		if st, err := h.file.stat(); err == nil {
+			*out = fuse.Attr{Ino: uint64(n), Blksize: 4096}
+			a.Mtime = st.ModTime().UnixNano()
+			setFile(out, a, st.Size())
+			return true
+		}
+	}
+	return false
 }
