@@ -34,7 +34,7 @@ const (
 	FindLeftRAM   FindingKind = "leftover page"
 	FindLeftRow   FindingKind = "leftover row"
 	FindUnsaved   FindingKind = "leftover generation" // its RAM copies have gone, it was never written
-	FindNoBlob    FindingKind = "leftover blob"       // a generation that is whole on disk has none yet
+	FindNoBlob    FindingKind = "leftover blob"       // a generation has none, and should have
 )
 
 // Leftover reports whether a crash may leave this, and the next start clears it.
@@ -224,7 +224,7 @@ func (c *checker) blobs(ctx context.Context) error {
 	return c.Index.EachGeneration(func(g *index.Generation) error {
 		switch there := have[index.BlobName(g)]; {
 		case g.HasBlob() && !there:
-			c.found(FindBlob, "generation %s has no blob, the index says it has", g.Name)
+			c.found(FindNoBlob, "generation %s has no blob, the index says it has", g.Name) // killed while it was being retired
 		case !there && c.wholeOnDisk(g):
 			c.found(FindNoBlob, "generation %s is whole on disk and has no blob", g.Name)
 		}

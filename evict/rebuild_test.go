@@ -205,7 +205,7 @@ func TestRepair(t *testing.T) {
 	s.must(err)
 	findings, err := s.Check(context.Background(), nil)
 	s.must(err)
-	for _, k := range []FindingKind{FindObject, FindHole, FindBlob, FindOrphan} {
+	for _, k := range []FindingKind{FindObject, FindHole, FindNoBlob, FindOrphan} {
 		if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == k }) {
 			t.Errorf("check does not find: %s (in %v)", k, findings)
 		}

@@ -221,6 +221,9 @@ func (fs *FS) housekeep(ctx context.Context) {
 			return
 		case <-t.C:
 		}
+		if err := fs.idx.RestoreReserve(); err != nil {
+			fs.log.Debug("the index's reserve is not there again yet", "error", err)
+		}
 		if err := fs.idx.FlushTouched(); err != nil {
 			fs.log.Warn("recency could not be written to the index", "error", err)
 		}

@@ -20,7 +20,7 @@ func (fs *FS) openIndex() error {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		fs.rebuild = "there was none"
 	}
-	idx, err := index.Open(path, index.Options{Logger: fs.log})
+	idx, err := index.Open(path, fs.indexOptions())
 	if errors.Is(err, index.ErrCorrupt) {
 		return fs.replaceIndex(err.Error())
 	}
@@ -29,6 +29,10 @@ func (fs *FS) openIndex() error {
 	}
 	fs.idx = idx
 	return nil
+}
+
+func (fs *FS) indexOptions() index.Options {
+	return index.Options{Logger: fs.log, ReservePath: filepath.Join(fs.cfg.StateDir, "reserve")}
 }
 
 // replaceIndex keeps the index's files aside and makes a new index.
@@ -44,7 +48,7 @@ func (fs *FS) replaceIndex(why string) error {
 	}
 	fs.log.Error("the index cannot be used; it is made anew from the disk tier", "kept_as", aside, "reason", why)
 	fs.rebuild = why
-	if fs.idx, err = index.Open(path, index.Options{Logger: fs.log}); err != nil {
+	if fs.idx, err = index.Open(path, fs.indexOptions()); err != nil {
 		return fmt.Errorf("open index: %w", err)
 	}
 	return nil
@@ -74,7 +78,12 @@ func (fs *FS) joinTier() error {
 			return fmt.Errorf("rebuild the index: %w", err)
 		}
 	}
-	return evict.CountStart(ctx, fs.idx, fs.disk)
+	err = evict.CountStart(ctx, fs.idx, fs.disk)
+	if errors.Is(err, index.ErrFull) || errors.Is(err, index.ErrReadOnly) {
+		fs.log.Warn("this start could not be written to the index", "error", err)
+		return nil // an old copy may not be told from the index; nothing else rests on it
+	}
+	return err
 }
 
 func (fs *FS) rebuildIndex(ctx context.Context) error {

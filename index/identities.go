@@ -150,7 +150,7 @@ func (x *Index) SetDocument(i *Identity, doc *Document, op Op) error {
 // RemoveDocument takes an identity's document away. What is published stays
 // readable, but nothing can be found or published until it has one again.
 func (x *Index) RemoveDocument(i *Identity, op Op) error {
-	return x.update("removing an identity document", op, func(tx *conn) error {
+	return x.free("removing an identity document", op, func(tx *conn) error {
 		if i.gone || i.Document() == nil {
 			return ErrNotExist
 		}
@@ -162,7 +162,7 @@ func (x *Index) RemoveDocument(i *Identity, op Op) error {
 // RemoveIdentity removes an identity. ErrNotEmpty if it has a generation or a
 // document, ErrNotExist if it is removed already.
 func (x *Index) RemoveIdentity(i *Identity, op Op) error {
-	return x.update("removing an identity", op, func(tx *conn) error {
+	return x.free("removing an identity", op, func(tx *conn) error {
 		switch {
 		case i.gone:
 			return ErrNotExist

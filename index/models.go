@@ -81,7 +81,7 @@ func (x *Index) addModel(m *Model) {
 // RemoveModel removes a model. ErrNotEmpty if it has an identity, ErrNotExist
 // if it is removed already.
 func (x *Index) RemoveModel(m *Model, op Op) error {
-	return x.update("removing a model", op, func(tx *conn) error {
+	return x.free("removing a model", op, func(tx *conn) error {
 		switch {
 		case m.gone:
 			return ErrNotExist

@@ -203,7 +203,7 @@ func (x *Index) Tier() (id string, starts int64, err error) {
 
 // SetTier keeps both, and returns when they are on stable storage.
 func (x *Index) SetTier(id string, starts int64) error {
-	err := x.update("keeping the disk tier's id", 0, func(tx *conn) error {
+	err := x.free("keeping the disk tier's id", 0, func(tx *conn) error {
 		if _, err := tx.exec("DELETE FROM tier"); err != nil {
 			return err
 		}

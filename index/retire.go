@@ -30,7 +30,8 @@ func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 	var changed, dropped []PageRow
 	var records []*retirement
 	var released released
-	err := x.update("retiring", op, func(tx *conn) (err error) {
+	err := x.free("retiring", op, func(tx *conn) (err error) {
+		done, released.owner = Retired{}, nil // it may be the second try
 		counts := make(map[pages.ID]int32)
 		released.counted = x.usage.counted()
 		seen := make(map[*Generation]bool, len(gs))
@@ -140,7 +141,7 @@ func releasePages(tx *conn, counts map[pages.ID]int32, keep func(pages.ID) bool)
 func (x *Index) DropPages(ids []pages.ID) ([]*Page, error) {
 	var rows []PageRow
 	var dropped []*Page
-	err := x.update("dropping pages", 0, func(tx *conn) (err error) {
+	err := x.free("dropping pages", 0, func(tx *conn) (err error) {
 		rows, err = deletePages(tx, ids)
 		return err
 	}, func() { dropped = x.dropped(rows) })

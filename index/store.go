@@ -22,6 +22,8 @@ type Options struct {
 	CachedContents   int           // generations whose contents are kept; 4096
 	CachedBytes      int64         // bytes of contents kept; 64 MiB
 	WriterCacheBytes int64         // SQLite's page cache of the writer; 8 MiB
+	ReservePath      string        // a file that keeps space for deletions on a full disk; "": none
+	ReserveBytes     int64         // its size; 4 MiB
 }
 
 // Option is Options.
@@ -34,6 +36,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CachedContents, 1<<12)
 	setDefault(&o.CachedBytes, 64<<20)
 	setDefault(&o.WriterCacheBytes, 8<<20)
+	setDefault(&o.ReserveBytes, 4<<20)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -79,6 +82,7 @@ type Index struct {
 	pins     atomic.Int64 // objects that are pinned themselves
 
 	staleBlobs atomic.Uint64
+	reserve    reserve
 
 	mu struct {
 		sync.RWMutex
@@ -95,6 +99,20 @@ type Index struct {
 // One process opens an index at a time; the caller sees to that.
 func Open(path string, opt Option) (*Index, error) {
 	opt.setDefaults()
+	x, err := open(path, opt)
+	if r := (reserve{path: opt.ReservePath}); errors.Is(err, ErrFull) && r.release() {
+		opt.Logger.Warn("the disk is full: the reserve is used to open the index")
+		x, err = open(path, opt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.reserve.path, x.reserve.bytes = opt.ReservePath, opt.ReserveBytes
+	_ = x.reserve.restore() // where there is no space for it now, later
+	return x, nil
+}
+
+func open(path string, opt Options) (*Index, error) {
 	fresh, err := checkOurs(path)
 	if err != nil {
 		return nil, err
@@ -155,7 +173,14 @@ func (x *Index) open(fresh bool) error {
 			return err
 		}
 	}
-	return x.reserveIDs()
+	err = x.reserveIDs()
+	if errors.Is(err, ErrFull) && x.opt.ReservePath != "" {
+		if _, serr := os.Stat(x.opt.ReservePath); errors.Is(serr, os.ErrNotExist) {
+			x.opt.Logger.Warn("the disk is full: nothing new can be made", "error", err)
+			return nil // the reserve has been used; NextID tries again
+		}
+	}
+	return err
 }
 
 // load reads the tables; the keys on a second connection meanwhile.

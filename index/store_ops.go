@@ -35,7 +35,7 @@ func (x *Index) Done(op Op) bool {
 
 // ForgetOps forgets them all, for a fresh mount: its request ids begin again.
 func (x *Index) ForgetOps() error {
-	return x.update("forgetting requests", 0, func(tx *conn) error {
+	return x.free("forgetting requests", 0, func(tx *conn) error {
 		_, err := tx.exec("DELETE FROM recent")
 		return err
 	}, func() {

@@ -80,11 +80,11 @@ func flock(f *os.File, how int) error {
 
 // describe writes who holds the lock into the file, for the message that the next one gets.
 func (l *fileLock) describe(text string) error {
-	if err := l.file.Truncate(0); err != nil {
+	n, err := l.file.WriteAt([]byte(text+"\n"), 0)
+	if err != nil {
 		return err
 	}
-	_, err := l.file.WriteAt([]byte(text+"\n"), 0)
-	return err
+	return l.file.Truncate(int64(n)) // last: on a full disk the file keeps its block
 }
 
 // release drops the lock. The file stays.
