@@ -276,25 +276,27 @@ func (t *Tiers) dropUnwritable(ctx context.Context, target int64) {
 		if t.used() <= target || ctx.Err() != nil {
 			return
 		}
-		if g := t.Index.GenerationByID(id); g != nil && t.holdsRAM(g) {
+		if g := t.Index.GenerationByID(id); g != nil && t.unwritable(g) {
 			t.drop(g.ID, retention.ReasonCold, now)
 		}
 	}
 }
 
-// holdsRAM reports whether the generation has pages in RAM, none of which is
-// open.
-func (t *Tiers) holdsRAM(g *index.Generation) bool {
-	c, err := t.Index.Contents(g)
+// unwritable reports whether the generation has pages that are in RAM only and
+// will not be written: the disk has refused them again and again, or it is
+// superseded. Pages that are open, or only wait for their turn, are no reason to
+// retire anything.
+func (t *Tiers) unwritable(g *index.Generation) bool {
+	ids, err := t.Index.PageIDs(g)
 	if err != nil {
 		return false
 	}
-	in := false
-	for _, id := range c.Pages {
+	found := false
+	for _, id := range ids {
 		if t.Live.Leased(id) {
 			return false
 		}
-		in = in || t.InRAM(id)
+		found = found || t.res.unwritable(id, g.State().Superseded() || t.WritePolicy == WriteNever)
 	}
-	return in
+	return found
 }

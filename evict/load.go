@@ -144,18 +144,19 @@ func (t *Tiers) lost(p *index.Page, why error) error {
 	if t.hasFile(p.ID) {
 		return fmt.Errorf("%w", syscall.EAGAIN) // it came to RAM meanwhile
 	}
-	t.Counts.LostPages.Add(1)
 	gs, err := t.needing(p.ID)
 	if err != nil {
 		return err
 	}
-	t.Log.Error("a page is lost", "key", p.Key, "page", uint64(p.ID), "generations", len(gs), "reason", why)
-	if len(gs) > 0 {
-		if err := t.Retire(gs, ReasonLost); err != nil {
-			return err
-		}
-		t.Counts.RetiredLost.Add(int64(len(gs)))
+	if len(gs) == 0 {
+		return ErrPageLost // its generations went in this instant, and it with them
 	}
+	t.Counts.LostPages.Add(1)
+	t.Log.Error("a page is lost", "key", p.Key, "page", uint64(p.ID), "generations", len(gs), "reason", why)
+	if err := t.Retire(gs, ReasonLost); err != nil {
+		return err
+	}
+	t.Counts.RetiredLost.Add(int64(len(gs)))
 	return ErrPageLost
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ckptfs/evict/retention"
@@ -22,7 +23,7 @@ type resident struct {
 
 	busy    chan struct{} // not nil while its RAM copy is being removed; closed then
 	writing bool          // a write-back is under way
-	fails   int           // write-backs that failed in a row
+	fails   atomic.Int32  // write-backs that failed in a row
 	retryAt int64         // ns since 1970; not written before
 }
 
@@ -246,4 +247,14 @@ func (r *residency) count() int {
 		s.Unlock()
 	}
 	return n
+}
+
+// unwritable reports whether the page is in RAM only, and given up: any such page
+// if any is set, else one whose writes have failed.
+func (r *residency) unwritable(id pages.ID, any bool) bool {
+	s := &r.shards[uint64(id)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	e := s.pages[id]
+	return e != nil && e.busy == nil && e.page.Disk() == 0 && (any || e.fails.Load() >= maxFails)
 }

@@ -10,9 +10,10 @@ import (
 	"ckptfs/pages"
 )
 
-// After maxFails write-backs in a row have failed a page is left alone for
-// longer and longer, up to maxBackoff.
+// A page whose write-back has failed is left alone for longer and longer, up to
+// maxBackoff. After maxFails in a row its generations may go if RAM is needed.
 const (
+	maxFails     = 3
 	firstBackoff = 250 * time.Millisecond
 	maxBackoff   = time.Minute
 )
@@ -121,7 +122,7 @@ func (t *Tiers) writeOne(ctx context.Context, e *resident, durable bool) (stored
 		t.failed(e, err)
 		return 0, false
 	}
-	e.fails = 0
+	e.fails.Store(0)
 	t.Counts.WrittenBytes.Add(e.page.Bytes)
 	t.Counts.StoredBytes.Add(stored)
 	return stored, true
@@ -131,12 +132,12 @@ func (t *Tiers) failed(e *resident, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
-	e.fails++
+	fails := e.fails.Add(1)
 	t.Counts.WriteFailures.Add(1)
-	wait := min(firstBackoff<<min(e.fails-1, 16), maxBackoff)
+	wait := min(firstBackoff<<min(fails-1, 16), maxBackoff)
 	e.retryAt = t.Now().Add(wait).UnixNano()
-	if e.fails == 1 || e.fails == 5 {
-		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", e.page.Key, "bytes", e.page.Bytes, "tries", e.fails, "error", err)
+	if fails == 1 || fails == 5 {
+		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", e.page.Key, "bytes", e.page.Bytes, "tries", fails, "error", err)
 	}
 }
 
