@@ -178,7 +178,7 @@ func (m *mount) losePower(l *ledger, rnd *rand.Rand, log int64) {
 	l.mu.Lock()
 	for _, e := range l.gens {
 		if e.fate == durable {
-			for _, p := range e.g.pages() {
+			for _, p := range e.ps {
 				synced[p.key.hex()] = true
 			}
 		}
@@ -210,7 +210,7 @@ func (l *ledger) settleDurable(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, e := range l.gens {
-		err := checkGeneration(l.dir(e), e.g)
+		err := e.check(l.dir(e))
 		switch errno := errnoOf(err); {
 		case err == nil:
 			if e.fate != durable {

@@ -117,7 +117,7 @@ func TestNoInodes(t *testing.T) {
 		if e.fate != published {
 			continue
 		}
-		if err := checkGeneration(l.dir(e), e.g); err != nil && !errors.Is(err, syscall.ENOENT) { // dropped whole, under pressure
+		if err := e.check(l.dir(e)); err != nil && !errors.Is(err, syscall.ENOENT) { // dropped whole, under pressure
 			t.Errorf("%s: %v", name, err)
 		}
 	}

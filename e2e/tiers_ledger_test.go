@@ -39,6 +39,8 @@ type ledger struct {
 
 type entry struct {
 	g    generation
+	name string // digests take long
+	ps   []page
 	fate fate
 	busy int // readers that hold it to be there
 }
@@ -59,10 +61,10 @@ func (l *ledger) begin() *entry {
 		} else {
 			l.next++
 		}
-		e := &entry{g: l.shape(l.id, conversation(10_000+seed, n))}
-		if l.gens[e.g.name()] == nil {
-			l.gens[e.g.name()] = e
-			return e
+		g := l.shape(l.id, conversation(10_000+seed, n))
+		if name := g.name(); l.gens[name] == nil {
+			l.gens[name] = &entry{g: g, name: name, ps: g.pages()}
+			return l.gens[name]
 		}
 	}
 }
@@ -113,12 +115,22 @@ func (l *ledger) pickToRemove(keep int) *entry {
 	return victim
 }
 
-func (l *ledger) dir(e *entry) string { return filepath.Join(l.ident, e.g.name()) }
+func (l *ledger) dir(e *entry) string { return filepath.Join(l.ident, e.name) }
+
+// check compares every byte of the generation.
+func (e *entry) check(dir string) error {
+	for _, p := range e.ps {
+		if err := checkPage(dir, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // publishOne publishes a generation; sometimes it makes it durable.
 func (l *ledger) publishOne() error {
 	e := l.begin()
-	s := staging{ident: l.ident, name: "put-" + e.g.name(), g: e.g}
+	s := staging{ident: l.ident, name: "put-" + e.name, g: e.g}
 	err := s.begin()
 	if err == nil {
 		_, err = s.writeMissing(-1, 0)
@@ -127,7 +139,7 @@ func (l *ledger) publishOne() error {
 		err = s.rename()
 	}
 	if err != nil {
-		return fmt.Errorf("publishing %s: %w", e.g.name(), err)
+		return fmt.Errorf("publishing %s: %w", e.name, err)
 	}
 	l.set(e, published)
 	if l.chance(6) && !l.neverSync {
@@ -154,7 +166,7 @@ func (l *ledger) makeDurable(e *entry) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("fsync of %s: %w", e.g.name(), err)
+		return fmt.Errorf("fsync of %s: %w", e.name, err)
 	}
 	e.fate = durable
 	return nil
@@ -170,7 +182,7 @@ func (l *ledger) readOne() error {
 	if l.chance(2) {
 		return l.restore(e)
 	}
-	return checkGeneration(l.dir(e), e.g)
+	return e.check(l.dir(e))
 }
 
 // restore looks a generation up and reads it under the lookup's lease.
@@ -184,10 +196,10 @@ func (l *ledger) restore(e *entry) error {
 	if err != nil {
 		return fmt.Errorf("lookup: %w", err)
 	}
-	if r.Generation != e.g.name() {
-		return fmt.Errorf("lookup of %s found %+v", e.g.name(), r)
+	if r.Generation != e.name {
+		return fmt.Errorf("lookup of %s found %+v", e.name, r)
 	}
-	return checkGeneration(l.dir(e), e.g)
+	return e.check(l.dir(e))
 }
 
 // removeOne removes one if there are more than keep.
@@ -200,7 +212,7 @@ func (l *ledger) removeOne(keep int) error {
 		return err
 	}
 	if _, err := os.Lstat(l.dir(e)); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("after the removal of %s: %w", e.g.name(), err)
+		return fmt.Errorf("after the removal of %s: %w", e.name, err)
 	}
 	l.set(e, removed)
 	return nil
@@ -230,7 +242,7 @@ func (l *ledger) settle(t *testing.T) {
 			continue
 		}
 		if there {
-			if err := checkGeneration(l.dir(e), e.g); err != nil {
+			if err := e.check(l.dir(e)); err != nil {
 				t.Errorf("%s (fate %d): %v", name, e.fate, err)
 			}
 		}
