@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // fate is what a client knows of a generation.
@@ -206,6 +207,7 @@ func (l *ledger) restore(e *entry) error {
 func (l *ledger) removeOne(keep int) error {
 	e := l.pickToRemove(keep)
 	if e == nil {
+		time.Sleep(pollEvery) // the others need the lock too
 		return nil
 	}
 	if err := os.RemoveAll(l.dir(e)); err != nil {

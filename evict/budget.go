@@ -28,6 +28,7 @@ type Budget struct {
 		sync.Mutex
 		held     int64
 		reserved int64
+		waiting  int64         // what those want who wait for room
 		freed    chan struct{} // closed and replaced whenever bytes return
 		high     int64         // kick is called when more is used
 		kick     func()
@@ -69,17 +70,20 @@ func (b *Budget) Usage() (held, reserved int64) {
 
 // Reserve takes n bytes for pages to come. While they are not there it calls
 // makeRoom with what is missing (with no lock held), now and then again, and
-// waits for bytes to return, until ctx ends: ErrNoRoom. It holds nothing while it waits, so two
-// that wait cannot starve each other. ErrTooLarge at once if n can never be had.
+// waits for bytes to return, until ctx ends: ErrNoRoom. While it waits it holds
+// nothing, so two that wait cannot starve each other, but what it wants counts as
+// waited for. ErrTooLarge at once if n can never be had.
 func (b *Budget) Reserve(ctx context.Context, n int64, makeRoom func(missing int64)) error {
 	if n > b.limit {
 		return ErrTooLarge
 	}
+	missing, freed := b.tryReserve(n)
+	if missing <= 0 {
+		return nil
+	}
+	b.wait(n)
+	defer b.wait(-n)
 	for {
-		missing, freed := b.tryReserve(n)
-		if missing <= 0 {
-			return nil
-		}
 		makeRoom(missing)
 		if missing, freed = b.tryReserve(n); missing <= 0 {
 			return nil
@@ -90,7 +94,27 @@ func (b *Budget) Reserve(ctx context.Context, n int64, makeRoom func(missing int
 		case <-ctx.Done():
 			return errors.Join(ErrNoRoom, context.Cause(ctx))
 		}
+		if missing, _ = b.tryReserve(n); missing <= 0 {
+			return nil
+		}
 	}
+}
+
+func (b *Budget) wait(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.waiting += n
+}
+
+// Waiting is how many bytes are wanted by those who wait for room, and how many
+// of them are not free.
+func (b *Budget) Waiting() (wanted, missing int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.waiting == 0 {
+		return 0, 0
+	}
+	return b.mu.waiting, max(b.mu.held+b.mu.reserved+b.mu.waiting-b.limit, 0)
 }
 
 // askAgain is after how long makeRoom is called again when nothing has returned:

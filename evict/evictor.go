@@ -19,7 +19,8 @@ const (
 	ReasonUnlikely   index.Reason = "generations of its kind are not continued and RAM was needed"
 )
 
-// evictLoop keeps the RAM tier below its high watermark.
+// evictLoop keeps the RAM tier below its high watermark, and makes room for those
+// who wait for it.
 func (t *Tiers) evictLoop(ctx context.Context) {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
@@ -31,20 +32,19 @@ func (t *Tiers) evictLoop(ctx context.Context) {
 		case <-t.kick:
 		case <-retry.C:
 		}
-		if t.used() <= t.mark(t.High) {
+		wanted, _ := t.Budget.Waiting()
+		if wanted == 0 && t.used() <= t.mark(t.High) {
 			over = time.Time{}
 			continue
 		}
 		if over.IsZero() {
 			over = time.Now()
 		}
-		if wait := patience - time.Since(over); wait > 0 && t.busy() && t.used() <= t.mark((1+t.High)/2) {
+		if wait := patience - time.Since(over); wanted == 0 && wait > 0 && t.busy() && t.used() <= t.mark((1+t.High)/2) {
 			retry.Reset(wait)
 			continue
 		}
-		t.evicting.Lock()
-		t.pass(ctx, t.mark(t.Low))
-		t.evicting.Unlock()
+		t.descend(ctx, t.mark(t.Low))
 		over = time.Time{}
 		if t.used() > t.mark(t.High) {
 			retry.Reset(retryDelay) // leases or failed writes stand in the way
@@ -73,7 +73,7 @@ func (t *Tiers) used() int64 {
 
 // AtRest reports whether eviction and loading have nothing to do.
 func (t *Tiers) AtRest() bool {
-	if t.used() > t.mark(t.High) || len(t.kick) > 0 || t.wanted.Load() > 0 || t.loads.active() > 0 {
+	if wanted, _ := t.Budget.Waiting(); wanted > 0 || t.used() > t.mark(t.High) || len(t.kick) > 0 || t.wanted.Load() > 0 || t.loads.active() > 0 {
 		return false
 	}
 	if !t.evicting.TryLock() {
@@ -83,24 +83,29 @@ func (t *Tiers) AtRest() bool {
 	return true
 }
 
-// MakeRoom frees at least missing bytes of RAM if it can: by the policy down to
-// the low watermark, and if that is not enough because writes fail, by retiring
-// what could not be written. It returns when that is done or ctx ends.
-func (t *Tiers) MakeRoom(ctx context.Context, missing int64) {
-	t.evicting.Lock()
-	defer t.evicting.Unlock()
-	target := t.used() - missing
-	if t.used() <= target || ctx.Err() != nil {
-		return
-	}
-	t.pass(ctx, min(target, t.mark(t.Low)))
-	if t.used() > target {
-		t.dropUnwritable(ctx, target)
-	}
+// AskRoom has eviction make room for all who wait for a reservation. It does not
+// wait: what is freed first serves who waits, long before eviction has reached
+// its mark.
+func (t *Tiers) AskRoom(int64) { t.wake() }
+
+// MakeRoom frees at least bytes of RAM if it can. It returns when that is done or
+// ctx ends.
+func (t *Tiers) MakeRoom(ctx context.Context, bytes int64) {
+	t.descend(ctx, min(t.used()-bytes, t.mark(t.Low)))
 }
 
-// pass evicts until no more than target bytes are used or nothing is left that
-// may go. evicting is held.
+// descend frees RAM until no more than target bytes are used and all who wait have
+// room: by the policy, and if that is not enough for them because writes fail, by
+// retiring what could not be written.
+func (t *Tiers) descend(ctx context.Context, target int64) {
+	t.evicting.Lock()
+	defer t.evicting.Unlock()
+	t.pass(ctx, target)
+	t.dropUnwritable(ctx)
+}
+
+// pass evicts until no more than target bytes are used and nobody waits for room,
+// or nothing is left that may go. evicting is held.
 func (t *Tiers) pass(ctx context.Context, target int64) {
 	p := &pass{Tiers: t, target: target, spared: t.leasedPages()}
 	p.homeless(ctx)
@@ -121,7 +126,13 @@ type pass struct {
 	turn    int64 // turns when the plan was made
 }
 
-func (p *pass) done(ctx context.Context) bool { return p.used() <= p.target || ctx.Err() != nil }
+func (p *pass) done(ctx context.Context) bool { return p.over() <= 0 || ctx.Err() != nil }
+
+// over is how many bytes are still to be freed.
+func (p *pass) over() int64 {
+	_, missing := p.Budget.Waiting()
+	return max(p.used()-p.target, missing)
+}
 
 func (p *pass) leased(id pages.ID) bool { return p.spared[id] || p.Live.Leased(id) }
 
@@ -238,7 +249,7 @@ func (p *pass) writeBackPart(ctx context.Context, home index.ObjectID, own bool)
 
 // enough shortens a list of shared pages to what is to be freed.
 func (p *pass) enough(es []*resident) []*resident {
-	over := p.used() - p.target
+	over := p.over()
 	for i, e := range es {
 		if over <= 0 && i > 0 {
 			return es[:i]
@@ -270,10 +281,13 @@ func (t *Tiers) evictCopy(p *index.Page, leased func(pages.ID) bool) bool {
 
 // dropUnwritable retires generations, the coldest first, whose pages could not
 // be written and whose RAM is really needed.
-func (t *Tiers) dropUnwritable(ctx context.Context, target int64) {
+func (t *Tiers) dropUnwritable(ctx context.Context) {
+	if _, missing := t.Budget.Waiting(); missing == 0 {
+		return
+	}
 	now := t.Now().UnixNano()
 	for _, id := range t.Coldest() {
-		if t.used() <= target || ctx.Err() != nil {
+		if _, missing := t.Budget.Waiting(); missing == 0 || ctx.Err() != nil {
 			return
 		}
 		if g := t.Index.GenerationByID(id); g != nil && t.unwritable(g) {

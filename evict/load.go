@@ -96,7 +96,7 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 	charge := Charge(p.Bytes)
 	rctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if err := t.Budget.Reserve(rctx, charge, func(missing int64) { t.MakeRoom(rctx, missing) }); err != nil {
+	if err := t.Budget.Reserve(rctx, charge, t.AskRoom); err != nil {
 		// It can be read all the same; that it is there is known at once.
 		if _, err := t.Disk.Has(p.Key); err != nil {
 			return false, err
@@ -104,7 +104,10 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 		t.Counts.UncachedOpens.Add(1)
 		return false, nil
 	}
-	if err := t.copyIn(ctx, p); err != nil {
+	t.reading.Add(1)
+	err = t.copyIn(ctx, p)
+	t.reading.Add(-1)
+	if err != nil {
 		t.Budget.Unreserve(charge)
 		if errors.Is(err, pages.ErrLost) || errors.Is(err, pages.ErrAbsent) {
 			return false, t.lost(p, err)

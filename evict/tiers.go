@@ -82,6 +82,7 @@ type Tiers struct {
 	blobs   blobs
 	kick    chan struct{}
 	queue   chan []*index.Page // pages that lookups want in RAM
+	reading atomic.Int64       // pages that are being read from disk in this moment
 	wanted  atomic.Int64       // how many pages that is, with those that are being brought
 	Counts  Counts
 

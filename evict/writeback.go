@@ -141,9 +141,12 @@ func (t *Tiers) failed(e *resident, err error) {
 	}
 }
 
+// yield lets reads from disk go first, but for those that wait for the room that
+// this write makes.
 func (t *Tiers) yield(ctx context.Context) {
 	deadline := time.Now().Add(yieldTime)
-	for t.loads.active() > 0 && time.Now().Before(deadline) && ctx.Err() == nil {
+	waited := func() bool { wanted, _ := t.Budget.Waiting(); return wanted > 0 }
+	for t.reading.Load() > 0 && !waited() && time.Now().Before(deadline) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -147,7 +147,7 @@ func (fs *FS) open() (err error) {
 	fs.stage, err = staging.New(staging.Config{
 		Index: fs.idx, RAM: fs.ram, Live: fs.live, Budget: fs.budget, Writers: fs, Log: fs.log,
 		MaxStaging: fs.cfg.MaxStaging, Timeout: fs.cfg.StagingTimeout, AdmissionTimeout: fs.cfg.AdmissionTimeout,
-		MakeRoom: fs.tiers.MakeRoom, Evict: fs.evictOf, Retiring: fs.tiers.Retiring, Retired: fs.tiers.Retired, Save: fs.saveFirst, Changed: fs.linksChanged, Now: fs.now,
+		AskRoom: fs.tiers.AskRoom, Evict: fs.evictOf, Retiring: fs.tiers.Retiring, Retired: fs.tiers.Retired, Save: fs.saveFirst, Changed: fs.linksChanged, Now: fs.now,
 	}, fs.cfg.FreshMount)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func (b *bench) open(discard bool) {
 	b.Manager, err = New(Config{
 		Index: b.idx, RAM: b.ram, Budget: b.budget, Live: evict.NewLive(b.ram, b.budget), Writers: noWriters{},
 		Log: slog.New(slog.DiscardHandler), MaxStaging: 4, Timeout: time.Minute, AdmissionTimeout: time.Millisecond,
-		MakeRoom: func(context.Context, int64) {}, Changed: func([]pages.ID) {}, Retired: func(index.ObjectID) {},
+		AskRoom: func(int64) {}, Changed: func([]pages.ID) {}, Retired: func(index.ObjectID) {},
 		Retiring: func([]*index.Generation) func(bool) { return func(bool) {} },
 		Evict:    func([]*index.Identity, func() bool) {},
 		Save:     func(context.Context, []evict.Unpublished) error { return nil },

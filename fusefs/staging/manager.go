@@ -45,8 +45,9 @@ type Config struct {
 	Timeout          time.Duration // a staging nobody holds or changes is discarded after it
 	AdmissionTimeout time.Duration // how long a manifest's reservation waits
 
-	// MakeRoom evicts at least so many bytes from the RAM tier if it can.
-	MakeRoom func(ctx context.Context, missingBytes int64)
+	// AskRoom has the RAM tier evict for a reservation that waits. It does not
+	// wait itself.
+	AskRoom func(missingBytes int64)
 	// Evict retires generations of the identities, the coldest first, until
 	// enough says that it is or nothing is left that may go.
 	Evict func(identities []*index.Identity, enough func() bool)

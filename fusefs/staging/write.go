@@ -96,7 +96,7 @@ func (d *Draft) reserveSlot(ctx context.Context, slot int, pageBytes int64) erro
 func (m *Manager) reserve(ctx context.Context, n int64) error {
 	ctx, cancel := context.WithTimeout(ctx, m.AdmissionTimeout)
 	defer cancel()
-	return m.Budget.Reserve(ctx, n, func(missing int64) { m.MakeRoom(ctx, missing) })
+	return m.Budget.Reserve(ctx, n, m.AskRoom)
 }
 
 // createFile makes a staged page's file with its owner.
