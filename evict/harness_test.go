@@ -153,7 +153,7 @@ func (s *store) adopt() {
 	absent, _, err := s.Confirm(lost)
 	s.must(err)
 	for _, p := range absent {
-		gs, err := s.needing(p.ID)
+		gs, err := s.Index.Linking(p.ID)
 		s.must(err)
 		s.must(s.retire(gs, ReasonLost))
 	}

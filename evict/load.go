@@ -147,7 +147,7 @@ func (t *Tiers) lost(p *index.Page, why error) error {
 	if t.hasFile(p.ID) {
 		return fmt.Errorf("%w", syscall.EAGAIN) // it came to RAM meanwhile
 	}
-	gs, err := t.needing(p.ID)
+	gs, err := t.Index.Linking(p.ID)
 	if err != nil {
 		return err
 	}
@@ -165,26 +165,6 @@ func (t *Tiers) lost(p *index.Page, why error) error {
 
 // ReasonLost is why a generation is retired whose page has no copy left.
 const ReasonLost index.Reason = "a page of it was lost"
-
-// needing finds the generations that link a page. It looks at all: pages are
-// lost rarely.
-func (t *Tiers) needing(id pages.ID) ([]*index.Generation, error) {
-	var gs []*index.Generation
-	err := t.Index.EachGeneration(func(g *index.Generation) error {
-		c, err := t.Index.Contents(g)
-		if err != nil {
-			return err
-		}
-		for _, p := range c.Pages {
-			if p == id {
-				gs = append(gs, g)
-				break
-			}
-		}
-		return nil
-	})
-	return gs, err
-}
 
 // Prefetch has the pages of a generation brought to RAM, in the order in which
 // ranks ask for them, as many at a time as there are loaders. It does not wait.

@@ -133,25 +133,29 @@ func (fs *FS) pageAttribute(p *index.Page, name string) (string, error) {
 	case "bytes":
 		return strconv.FormatInt(p.Bytes, 10), nil
 	}
-	gs, err := fs.idx.Linking(p.ID)
-	if err != nil || len(gs) == 0 {
+	g, err := fs.keeper(p.ID)
+	if err != nil {
 		return "", err
 	}
-	return fs.lineage(keeper(gs), name)
+	return fs.lineage(g, name)
 }
 
-// keeper is the generation for whose sake a page is kept: a current one, the
-// latest of them. A page is superseded when no current generation needs it.
-func keeper(gs []*index.Generation) *index.Generation {
-	return slices.MaxFunc(gs, func(a, b *index.Generation) int {
-		if x, y := !a.State().Superseded(), !b.State().Superseded(); x != y {
-			if x {
-				return 1
-			}
-			return -1
+// keeper is the generation for whose sake a page is kept: the latest current one,
+// or the latest if there is none. A page is superseded when no current generation
+// needs it. ENODATA if none has it.
+func (fs *FS) keeper(id pages.ID) (*index.Generation, error) {
+	var found *index.Generation
+	err := fs.idx.EachLinking(id, func(g *index.Generation) bool {
+		current := !g.State().Superseded()
+		if current || found == nil {
+			found = g
 		}
-		return int(min(max(a.Published-b.Published, -1), 1))
+		return !current
 	})
+	if err == nil && found == nil {
+		err = syscall.ENODATA
+	}
+	return found, err
 }
 
 // tiersOf tells which tiers have a copy of the page.
@@ -179,14 +183,19 @@ func (fs *FS) generationTier(g *index.Generation) (string, error) {
 		return "", err
 	}
 	var ram, disk bool
-	for _, id := range c.Pages {
-		p, err := fs.idx.Page(id)
+	for ids := range slices.Chunk(c.Pages, listBatch) {
+		rows, err := fs.idx.Pages(ids)
 		if err != nil {
 			return "", err
 		}
-		r, d := fs.tiersOf(p)
-		if ram, disk = ram || r, disk || d; ram && disk {
-			break
+		for _, p := range rows {
+			if p == nil {
+				continue // retired in this instant
+			}
+			r, d := fs.tiersOf(p)
+			if ram, disk = ram || r, disk || d; ram && disk {
+				return tierName(ram, disk)
+			}
 		}
 	}
 	return tierName(ram, disk)

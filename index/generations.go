@@ -151,6 +151,7 @@ func (x *Index) addGeneration(g *Generation) {
 // removeGeneration is the inverse. r, if not nil, is what Find tells of it
 // from then on.
 func (x *Index) removeGeneration(g *Generation, r *retirement) {
+	x.linkers.retired()
 	x.mu.Lock()
 	delete(x.mu.generationByID, g.ID)
 	x.mu.Unlock()

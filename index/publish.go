@@ -105,6 +105,7 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 		applyStates(kin.changes)
 		p.Superseded = kin.superseded
 		x.addGeneration(g)
+		x.linkers.add(g, final)
 	})
 	if err != nil {
 		return nil, nil, err

@@ -58,8 +58,8 @@ func setDefault[T comparable](v *T, def T) {
 // memory after its commit; one that fails changes nothing.
 //
 // Lock order: the writer's lock; then Index.mu, Model.mu or Identity.mu, one
-// at a time; then those of keys, page cache, contents cache, recent requests
-// and touched generations, one at a time. No I/O is done under any but the
+// at a time; then those of keys, page cache, contents cache, recent requests,
+// touched generations and linkers, one at a time. No I/O is done under any but the
 // writer's lock, and no callback is called under any other.
 type Index struct {
 	opt     Options
@@ -79,6 +79,7 @@ type Index struct {
 	touched  touched
 	notes    notes
 	usage    usage
+	linkers  linkers
 	pins     atomic.Int64 // objects that are pinned themselves
 
 	staleBlobs atomic.Uint64

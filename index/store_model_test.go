@@ -268,6 +268,31 @@ func (m *storeModel) retire(t *rapid.T) {
 	}
 }
 
+// whoLinks asks for the generations of a page.
+func (m *storeModel) whoLinks(t *rapid.T) {
+	_, w := m.any(t)
+	page := rapid.SampledFrom(w.pages).Draw(t, "page")
+	var want []ObjectID
+	for id, g := range m.generations {
+		if slices.Contains(g.pages, page) {
+			want = append(want, id)
+		}
+	}
+	gs, err := m.x.Linking(page)
+	var got []ObjectID
+	for n, g := range gs {
+		got = append(got, g.ID)
+		if n > 0 && gs[n-1].Order() <= g.Order() {
+			t.Errorf("%s comes after %s, which was published before it", g.Name, gs[n-1].Name)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if err != nil || !slices.Equal(got, want) {
+		t.Fatalf("page %d is linked by %v (%v), want %v", page, got, err, want)
+	}
+}
+
 func TestStoreIsWhatTheModelSays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &storeModel{
@@ -312,6 +337,7 @@ func TestStoreIsWhatTheModelSays(t *testing.T) {
 				}
 				w.attr, w.sub[4], m.attrs[p.ID], m.identities[w.identity] = a, a, a, a
 			},
+			"who links": m.whoLinks,
 			"state": func(rt *rapid.T) {
 				g, w := m.any(rt)
 				w.state, w.by = rapid.SampledFrom([]State{Current, Superseded, Fork, PassedFork}).Draw(rt, "state"), ObjectID(rapid.IntRange(0, 9).Draw(rt, "by"))

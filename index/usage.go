@@ -160,30 +160,6 @@ func eachPageList(c *conn, each func(ObjectID, []pages.ID) error) error {
 	})
 }
 
-// Linking returns the published generations that link a page. It reads all page
-// lists, for there is no table of it: it is for people who ask about a page.
-func (x *Index) Linking(page pages.ID) ([]*Generation, error) {
-	var gs []*Generation
-	err := x.readers.read(func(c *conn) error {
-		return eachPageList(c, func(id ObjectID, list []pages.ID) error {
-			for _, p := range list {
-				if p != page {
-					continue
-				}
-				if g := x.GenerationByID(id); g != nil {
-					gs = append(gs, g)
-				}
-				break
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("index: looking for the generations of page %d: %w", page, err)
-	}
-	return gs, nil
-}
-
 // usage counts again what is counted.
 func (c *checker) usage() error {
 	for name := range c.x.usage.counted() {
