@@ -17,6 +17,8 @@ type controlFile struct {
 // controlFiles are the files of .ckptfs by their nodes, which follow nodeControl.
 var controlFiles = map[nodeID]controlFile{
 	nodeStatus: {"status.json", (*FS).statusJSON},
+	nodeLeases: {"leases.json", (*FS).leasesJSON},
+	nodeConfig: {"config.json", (*FS).configJSON},
 }
 
 // counters count since this daemon started.
@@ -79,6 +81,7 @@ type Status struct {
 	Pins          int              `json:"pins"`    // models, identities and generations that are pinned themselves
 	Writing       []Writing        `json:"writing"` // the oldest stagings
 	Handles       StatusHandles    `json:"handles"`
+	Leases        LeaseCounts      `json:"leases"`
 	Counters      map[string]int64 `json:"counters"`
 	Problems      []string         `json:"problems"`
 }
@@ -126,6 +129,12 @@ func (fs *FS) statusJSON() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
+// configJSON tells what the mount runs with.
+func (fs *FS) configJSON() ([]byte, error) {
+	b, err := json.MarshalIndent(fs.cfg.Effective, "", "  ")
+	return append(b, '\n'), err
+}
+
 // Status tells how the mount is.
 func (fs *FS) Status() Status {
 	held, reserved := fs.budget.Usage()
@@ -159,6 +168,9 @@ func (fs *FS) Status() Status {
 	}
 	s.Handles = StatusHandles{Open: fs.handles.open.Load(), Max: len(fs.handles.slots)}
 	fs.handles.each(func(h *handle) {
+		if l, ok := fs.leaseOf(h); ok {
+			s.Leases.add(l.kind)
+		}
 		switch h.node.kind() {
 		case kindPage:
 			s.Handles.Pages++

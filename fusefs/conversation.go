@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -138,7 +139,7 @@ func (fs *FS) answer(h *handle, in *fuse.InHeader, request []byte) (reply []byte
 	if err != nil {
 		return nil, false, err
 	}
-	h.rec.leased = uint64(i.ID)
+	h.setLeased(i.ID)
 	return []byte(i.Name + "\n"), true, nil
 }
 
@@ -267,7 +268,9 @@ func (fs *FS) offer(h *handle, g *index.Generation, r *findReply) index.Verdict 
 	return index.Take
 }
 
-func leasedID(h *handle) index.ObjectID { return index.ObjectID(h.rec.leased) }
+func leasedID(h *handle) index.ObjectID { return index.ObjectID(atomic.LoadUint64(&h.rec.leased)) }
+
+func (h *handle) setLeased(id index.ObjectID) { atomic.StoreUint64(&h.rec.leased, uint64(id)) }
 
 // identify finds or makes the identity of a document. Making one takes the right
 // to write in the model's directory.

@@ -51,6 +51,7 @@ type Config struct {
 	Resend    bool   // the kernel sends again what a killed daemon had not answered
 	Version   string
 	HugePages bool
+	Effective any // what config.json says
 	Logger    *slog.Logger
 	Now       func() time.Time // nil is time.Now
 }

@@ -145,7 +145,7 @@ func (fs *FS) leaseFound(h *handle, id index.ObjectID) bool {
 	}
 	old := h.lease.gen
 	h.lease.gen = id
-	h.rec.leased = uint64(id)
+	h.setLeased(id)
 	if old != 0 {
 		fs.leases.drop(old)
 	}

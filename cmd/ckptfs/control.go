@@ -63,6 +63,8 @@ type daemonConfig struct {
 	Tiers            tierOptions   `json:"tiers"`
 	Log              logOptions    `json:"log"`
 
+	Flags map[string]any `json:"flags"` // for config.json
+
 	FreshMount bool       `json:"fresh_mount"` // the kernel knows no node and no handle yet
 	Resend     bool       `json:"resend"`      // the kernel can send again what a dead daemon left unanswered
 	Keeper     keeperInfo `json:"keeper"`

@@ -45,6 +45,8 @@ type mountOptions struct {
 	ShutdownBudget   time.Duration
 	Tiers            tierOptions
 	Log              logOptions
+
+	values map[string]any // of all flags
 }
 
 func (o *mountOptions) AddFlags(fs *pflag.FlagSet) {
@@ -75,6 +77,7 @@ func runMount(_ context.Context, args []string, io streams) error {
 	if err := o.validate(memoryBytes()); err != nil {
 		return withCode(exitUsage, err)
 	}
+	o.values = flagValues(fs)
 	log, err := o.Log.newLogger(io.err)
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ func openFS(cfg *daemonConfig, log *slog.Logger) (filesystem, error) {
 		Resend:           cfg.Resend,
 		Version:          buildVersion(),
 		HugePages:        cfg.HugePages,
+		Effective:        effectiveConfig{cfg.Mountpoint, cfg.RAMDir, cfg.Flags},
 		Logger:           log,
 	})
 }

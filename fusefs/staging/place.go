@@ -79,7 +79,8 @@ const (
 // provisionalCookie follows every group's.
 const provisionalCookie = 1 << 20
 
-func (d *Draft) pathOfSlot(l *index.Layout, slot int) string {
+// SlotPath is where a generation has the page of a slot.
+func SlotPath(l *index.Layout, slot int) string {
 	rank, group, i := l.At(slot)
 	g := &l.Groups[group]
 	return fmt.Sprintf("%s/%s/%s", RankName(rank), g.Name, index.PositionName(g.Positions[i]))

@@ -44,7 +44,7 @@ func (d *Draft) PlanJSON() ([]byte, error) {
 		}
 		for _, s := range incomplete {
 			_, g, _ := c.layout.At(s)
-			plan.Missing = append(plan.Missing, Missing{d.pathOfSlot(c.layout, s), c.layout.Groups[g].PageBytes})
+			plan.Missing = append(plan.Missing, Missing{SlotPath(c.layout, s), c.layout.Groups[g].PageBytes})
 		}
 	}
 	b, err := json.Marshal(plan)

@@ -160,13 +160,13 @@ func (d *Draft) checkPages(c *content) (fresh []*stagedPage, ids []pages.ID, err
 		}
 	}
 	if missing > 0 {
-		return nil, nil, refuse(syscall.EBUSY, "%d pages are missing, the first is %s", missing, d.pathOfSlot(c.layout, firstMissing))
+		return nil, nil, refuse(syscall.EBUSY, "%d pages are missing, the first is %s", missing, SlotPath(c.layout, firstMissing))
 	}
 	return fresh, ids, nil
 }
 
 func (d *Draft) refusal(c *content, slot int, sp *stagedPage, state pageState) error {
-	path := d.pathOfSlot(c.layout, slot)
+	path := SlotPath(c.layout, slot)
 	switch state {
 	case pageComplete:
 		return nil
