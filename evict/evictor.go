@@ -40,7 +40,7 @@ func (t *Tiers) evictLoop(ctx context.Context) {
 		if over.IsZero() {
 			over = time.Now()
 		}
-		if wait := patience - time.Since(over); wanted == 0 && wait > 0 && t.busy() && t.used() <= t.mark((1+t.High)/2) {
+		if wait := patience - time.Since(over); wanted == 0 && wait > 0 && t.busy() {
 			retry.Reset(wait)
 			continue
 		}
@@ -53,8 +53,8 @@ func (t *Tiers) evictLoop(ctx context.Context) {
 }
 
 // retryDelay is after how long the watermark is looked at again when a pass
-// could not reach it. patience is how long eviction waits, while there is room,
-// for what is under way: a publication supersedes what would be written
+// could not reach it. patience is how long eviction waits, while nobody waits for
+// room, for what is under way: a publication supersedes what would be written
 // otherwise.
 const (
 	retryDelay = time.Second
