@@ -22,7 +22,7 @@ const (
 // The ops of the daemon.
 const (
 	opReady     = "ready"     // about to serve; Passthrough
-	opPong      = "pong"      //
+	opPong      = "pong"      // Seq, Taken
 	opDrained   = "drained"   //
 	opUnmounted = "unmounted" // the kernel ended the connection
 	opFatal     = "fatal"     // the daemon cannot go on: Reason, Code; it exits
@@ -38,6 +38,7 @@ const (
 type message struct {
 	Op          string        `json:"op"`
 	Seq         int           `json:"seq,omitempty"`
+	Taken       uint64        `json:"taken,omitempty"` // requests read from the kernel so far, and one; 0: unknown
 	Reason      string        `json:"reason,omitempty"`
 	Code        int           `json:"code,omitempty"`
 	Limit       time.Duration `json:"limit,omitempty"`

@@ -24,6 +24,9 @@ type filesystem interface {
 	// Drain lets what is under way be answered and begins nothing new that changes anything; such requests wait. It
 	// returns when the last is answered, or when ctx ends. Called at a shutdown, if there is no Stop.
 	Drain(ctx context.Context) error
+	// Probe returns when the locks that most requests need could be had; it waits for no disk. The keeper replaces a
+	// daemon in which it does not return.
+	Probe()
 	// Close leaves everything as the next process wants to find it. No request is under way when it is called.
 	Close() error
 }
@@ -120,6 +123,7 @@ func serve(newFS newFSFunc, link *keeperLink, log *slog.Logger) error {
 		return err
 	}
 	dev.start()
+	link.serving(dev)
 	log.Debug("serving", "took", time.Since(began))
 	return link.untilEnd(fs, dev, log)
 }

@@ -34,6 +34,7 @@ type device struct {
 	small      sync.Pool // *[]byte for requests and replies of up to smallBytes
 	large      sync.Pool // *[]byte for longer replies
 
+	taken atomic.Uint64 // requests read
 	turn  turnstile
 	left  atomic.Bool // nothing is answered any more
 	once  sync.Once
@@ -103,6 +104,7 @@ func (d *device) work() {
 			d.once.Do(func() { close(d.ended) })
 			return
 		}
+		d.taken.Add(1)
 		if !d.turn.enter() {
 			return
 		}

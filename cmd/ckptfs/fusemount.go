@@ -19,8 +19,9 @@ const maxWriteBytes = 1 << 20
 // daemons come and go, and what was agreed with the kernel.
 type fuseMount struct {
 	point     string
-	dev       *os.File   // /dev/fuse, blocking
-	device    string     // major:minor of the mount
+	dev       *os.File // /dev/fuse, blocking
+	device    string   // major:minor of the mount
+	control   connectionControl
 	init      initPacket // what the kernel sent
 	reply     initReply  // what the first daemon answered; nil before
 	allowed   bool       // other users may enter
@@ -47,6 +48,9 @@ func mountFUSE(point string, allowOther bool, log *slog.Logger) (*fuseMount, err
 	if table, err := mountTable(); err == nil {
 		if stack := mountsAt(table, point); len(stack) > 0 {
 			m.device = stack[len(stack)-1].device
+			if m.control, err = openConnectionControl(m.device); err != nil {
+				log.Debug("the kernel's control of the connection is not to be had", "err", err)
+			}
 		}
 	}
 	return m, nil
@@ -162,10 +166,9 @@ func (m *fuseMount) abort() {
 		return
 	}
 	m.abandoned = true
-	// Closing the last descriptor does it. If a daemon that cannot be killed still has one, this file does.
-	if _, minor, ok := strings.Cut(m.device, ":"); ok {
-		os.WriteFile("/sys/fs/fuse/connections/"+minor+"/abort", []byte("1"), 0)
-	}
+	// Closing the last descriptor does it. If a daemon that cannot be killed still has one, this does, for root.
+	m.control.abort()
+	m.control.close()
 	m.dev.Close()
 }
 

@@ -185,6 +185,13 @@ func (m *mounted) logText() string {
 	return string(b)
 }
 
+func (m *mounted) wantLog(text string) {
+	m.t.Helper()
+	if log := m.logText(); !strings.Contains(log, text) {
+		m.t.Errorf("the log does not say %q:\n%s", text, log)
+	}
+}
+
 // mode sets what goes wrong in the daemons that start from now on.
 func (m *mounted) mode(mode string) {
 	m.t.Helper()

@@ -22,7 +22,7 @@ type keeper struct {
 	allow     bool         // other users may enter the mount
 	keepRAM   bool         // leave the RAM tier where it is at a clean stop
 	budget    time.Duration
-	watchdog  time.Duration // a daemon that answers no ping for so long is killed; 0: never
+	watchdog  time.Duration // a daemon that hangs for so long is killed; 0: never
 	log       *slog.Logger
 	io        streams
 	manager   serviceManager

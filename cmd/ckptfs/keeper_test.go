@@ -138,18 +138,6 @@ func TestGivesUpOnARequestThatKills(t *testing.T) {
 	m.wantMounts(0, 1)
 }
 
-func TestHungDaemonIsReplaced(t *testing.T) {
-	m := newMounted(t, "--watchdog=1s")
-	m.mode("hung")
-	m.start()
-	pid := m.status().PID
-	m.mode("")
-	m.awaitDaemon(pid)
-	if log := m.logText(); !strings.Contains(log, "does not answer and is replaced") {
-		t.Errorf("log:\n%s", log)
-	}
-}
-
 func TestUnmountedFromOutside(t *testing.T) {
 	m := newMounted(t).start()
 	must(t, syscall.Unmount(m.point, 0))

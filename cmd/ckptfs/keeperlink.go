@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,6 +19,7 @@ type keeperLink struct {
 	exit   chan struct{} // closed at opExit
 	lost   chan struct{} // closed when the keeper is gone
 	fs     atomic.Pointer[filesystem]
+	dev    atomic.Pointer[device]
 	asking sync.Mutex // one question to the filesystem at a time
 }
 
@@ -73,15 +73,21 @@ func (l *keeperLink) listen() {
 // watch makes the answers to pings depend on fs.
 func (l *keeperLink) watch(fs filesystem) { l.fs.Store(&fs) }
 
+// serving makes them count what dev takes.
+func (l *keeperLink) serving(dev *device) { l.dev.Store(dev) }
+
 // answer is a pong, once the filesystem has answered too.
 func (l *keeperLink) answer(ping message) {
 	l.asking.Lock()
 	defer l.asking.Unlock()
 	if fs := l.fs.Load(); fs != nil {
-		var out fuse.StatfsOut
-		(*fs).StatFs(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, &out)
+		(*fs).Probe()
 	}
-	l.send(message{Op: opPong, Seq: ping.Seq})
+	pong := message{Op: opPong, Seq: ping.Seq}
+	if dev := l.dev.Load(); dev != nil {
+		pong.Taken = dev.taken.Load() + 1
+	}
+	l.send(pong)
 }
 
 var errKeeperLost = errors.New("the keeper is gone")

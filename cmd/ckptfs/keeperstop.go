@@ -153,4 +153,7 @@ func (k *keeper) remount() {
 		return
 	}
 	k.fuse, k.served = fuse, false
+	if err := k.lock.describe(mountRecord(fuse)); err != nil {
+		k.log.Warn("the mount could not be recorded in the state directory", "err", err)
+	}
 }

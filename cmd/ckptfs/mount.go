@@ -61,7 +61,7 @@ func (o *mountOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.RAMTier, "ram-tier", ramAuto, "where pages are in RAM: tmpfs (mounted below --state, needs root), shm (a directory in /dev/shm), auto")
 	fs.BoolVar(&o.KeepRAM, "keep-ram", false, "leave the pages in RAM at a clean stop, for a quick start afterwards")
 	fs.BoolVar(&o.AllowOther, "allow-other", os.Geteuid() == 0, "let other users enter the mount, as far as modes and owners of files and directories permit; root does by default")
-	fs.DurationVar(&o.Watchdog, "watchdog", 30*time.Second, "replace a daemon that has not answered for so long; 0: never")
+	fs.DurationVar(&o.Watchdog, "watchdog", 30*time.Second, "replace a daemon that has hung for so long: answers nothing, or takes no calls; 0: never")
 	fs.DurationVar(&o.ShutdownBudget, "shutdown-budget", 8*time.Second, "time for a clean stop, from signal to exit")
 	o.Tiers.AddFlags(fs)
 	o.Log.AddFlags(fs)

@@ -125,6 +125,20 @@ func resolveState(dir string, at string) (string, error) {
 	return state, nil
 }
 
+// resolveMountPoint is resolveExisting, but asks nobody who may be mounted at path and not answer.
+func resolveMountPoint(path string) string {
+	fd, err := openRetry(path, unix.O_PATH|unix.O_CLOEXEC)
+	if err != nil {
+		return resolveExisting(path)
+	}
+	defer unix.Close(fd)
+	resolved, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return path
+	}
+	return resolved
+}
+
 // resolveExisting resolves the symlinks in as much of the absolute path as exists.
 func resolveExisting(path string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil || path == "/" {

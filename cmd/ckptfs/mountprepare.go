@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -18,7 +19,7 @@ func (o *mountOptions) prepare(at string, io streams, log *slog.Logger) (*keeper
 	if err != nil {
 		return nil, withCode(exitMountPoint, err)
 	}
-	state, err := resolveState(o.State, resolveExisting(at))
+	state, err := resolveState(o.State, resolveMountPoint(at))
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +87,22 @@ func (o *mountOptions) takeHold(state string, point mountPoint, lock *fileLock, 
 		}
 		return nil, err
 	}
+	if err := lock.describe(mountRecord(fuse)); err != nil {
+		log.Warn("the mount could not be recorded in the state directory", "err", err)
+	}
 	return o.newKeeper(state, lock, ram, fuse, image, io, log), nil
 }
 
-// awaitFormerDaemon waits until the daemon of a killed keeper is gone; it may still be writing.
+// awaitFormerDaemon waits until the daemon of a killed keeper is gone; it may still be writing. One that was killed
+// while it waited in the kernel for a call that only it would have answered goes when the connection is ended, which is
+// of no use to anybody any more.
 func awaitFormerDaemon(state string) error {
 	path := filepath.Join(state, daemonLockName)
-	former, err := lockFileWithin(path, false, formerDaemonLimit)
+	former, err := lockFile(path, false)
+	if errors.Is(err, errLocked) {
+		abortRecordedMount(lockHolder(filepath.Join(state, keeperLockName)))
+		former, err = lockFileWithin(path, false, formerDaemonLimit)
+	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
@@ -103,6 +113,32 @@ func awaitFormerDaemon(state string) error {
 	}
 	former.release()
 	return nil
+}
+
+// mountRecord is what a keeper's lock file says of it.
+func mountRecord(m *fuseMount) string {
+	return fmt.Sprintf("pid %d, mounted on %s (device %s)", os.Getpid(), m.point, m.device)
+}
+
+// abortRecordedMount ends the connection of the mount that a keeper, now dead, has recorded. While its daemon is there
+// the mount is too, so the device of a mount at this place is not another's.
+func abortRecordedMount(record string) {
+	_, rest, _ := strings.Cut(record, ", mounted on ")
+	at := strings.LastIndex(rest, " (device ")
+	table, err := mountTable()
+	if at < 0 || err != nil {
+		return
+	}
+	point, device := rest[:at], strings.TrimSuffix(rest[at+len(" (device "):], ")")
+	for _, e := range mountsAt(table, point) {
+		if e.device != device || !e.isFUSE() {
+			continue
+		}
+		if c, err := openConnectionControl(device); err == nil {
+			c.abort()
+			c.close()
+		}
+	}
 }
 
 func (o *mountOptions) newKeeper(state string, lock *fileLock, ram ramTier, fuse *fuseMount, image *binaryImage, io streams, log *slog.Logger) *keeper {

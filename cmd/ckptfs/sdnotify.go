@@ -17,6 +17,9 @@ type serviceManager struct {
 	watchdog time.Duration // 0: no ping is expected; else one at least this often
 }
 
+// startPatience is how long a start may go on after it was last heard of. Many pings fit into it.
+const startPatience = time.Minute
+
 // newServiceManager reads what the service manager asked for from the environment, by way of getenv (os.Getenv).
 func newServiceManager(getenv func(string) string) serviceManager {
 	m := serviceManager{socket: getenv("NOTIFY_SOCKET")}
@@ -29,9 +32,15 @@ func newServiceManager(getenv func(string) string) serviceManager {
 }
 
 func (m serviceManager) ready(status string) error { return m.send("READY=1\nSTATUS=" + status) }
-func (m serviceManager) stopping() error           { return m.send("STOPPING=1\nSTATUS=stopping") }
-func (m serviceManager) alive() error              { return m.send("WATCHDOG=1") }
-func (m serviceManager) status(text string) error  { return m.send("STATUS=" + text) }
+
+// starting asks for startPatience more before the start counts as failed: an index is being made anew, say.
+func (m serviceManager) starting() error {
+	return m.send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startPatience.Microseconds()))
+}
+
+func (m serviceManager) stopping() error          { return m.send("STOPPING=1\nSTATUS=stopping") }
+func (m serviceManager) alive() error             { return m.send("WATCHDOG=1") }
+func (m serviceManager) status(text string) error { return m.send("STATUS=" + text) }
 
 // reloading announces an upgrade; ready ends it. Type=notify-reload wants the monotonic time with it.
 func (m serviceManager) reloading() error {

@@ -22,13 +22,14 @@ type toyFS struct {
 	cfg         *daemonConfig
 	passthrough bool
 	stuck       bool // Drain does not return
-	hung        bool // StatFs does not return
+	hung        bool // Probe does not return
 }
 
 const (
 	toyRoot = 1 + iota
 	toyData
 	toySlow   // each read takes a while
+	toyLate   // is not read before toyLateFile is there
 	toyPoison // to open it ends the daemon
 	toyControl
 	toyStatus
@@ -37,6 +38,7 @@ const (
 const (
 	toyBytes    = 256 << 10
 	toyModeFile = "toy-mode" // in the state directory: what goes wrong in this daemon
+	toyLateFile = "toy-late" // in the state directory: lets reads of toyLate go on
 )
 
 var toyNodes = map[uint64]struct {
@@ -47,6 +49,7 @@ var toyNodes = map[uint64]struct {
 	toyRoot:    {toyRoot, "", true},
 	toyData:    {toyRoot, "data", false},
 	toySlow:    {toyRoot, "slow", false},
+	toyLate:    {toyRoot, "late", false},
 	toyPoison:  {toyRoot, "poison", false},
 	toyControl: {toyRoot, ".ckptfs", true},
 	toyStatus:  {toyControl, "status.json", false},
@@ -148,6 +151,12 @@ func (fs *toyFS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Read
 	if in.NodeId == toySlow {
 		time.Sleep(20 * time.Millisecond)
 	}
+	for in.NodeId == toyLate {
+		if _, err := os.Stat(filepath.Join(fs.cfg.StateDir, toyLateFile)); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	n := max(0, min(len(buf), toyBytes-int(in.Offset)))
 	toyFill(buf[:n], int(in.Offset))
 	return fuse.ReadResultData(buf[:n]), fuse.OK
@@ -176,9 +185,10 @@ func (fs *toyFS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryL
 	return fuse.OK
 }
 
-func (fs *toyFS) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+func (fs *toyFS) Probe() {
 	if fs.hung {
 		select {}
 	}
-	return fuse.OK
 }
+
+func (fs *toyFS) StatFs(<-chan struct{}, *fuse.InHeader, *fuse.StatfsOut) fuse.Status { return fuse.OK }
