@@ -97,16 +97,16 @@ type agent struct {
 // spawn starts a client process with a role; uid 0 keeps the test's own.
 func spawn(t testing.TB, role string, uid uint32) *agent {
 	t.Helper()
-	a, err := startAgent(suite.self, role, uid)
+	a, err := startAgent(role, uid, suite.self)
 	must(t, err)
 	a.t = t
 	t.Cleanup(a.end)
 	return a
 }
 
-// startAgent is spawn for client processes that have clients of their own.
-func startAgent(program, role string, uid uint32) (*agent, error) {
-	cmd := exec.Command(program)
+// startAgent is spawn for client processes that have clients of their own, or that another program starts.
+func startAgent(role string, uid uint32, program ...string) (*agent, error) {
+	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Env = append(os.Environ(), roleEnv+"="+role)
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

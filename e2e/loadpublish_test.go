@@ -216,7 +216,7 @@ func (w *worker) removeExactly(dir string) error {
 // raceOnce lets four processes, one for each rank, write and rename.
 func (w *worker) raceOnce() error {
 	for len(w.ranks) < w.ID.World {
-		a, err := startAgent("/proc/self/exe", "agent", 0)
+		a, err := startAgent("agent", 0, "/proc/self/exe")
 		if err != nil {
 			return err
 		}

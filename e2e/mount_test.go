@@ -47,6 +47,7 @@ type mount struct {
 	state   string
 	binary  string
 	flags   []string
+	within  []string // a command that runs ckptfs, with arguments: a container, say
 	logPath string
 	ready   string // the line that was printed when the mount was ready
 	cmd     *exec.Cmd
@@ -97,7 +98,8 @@ func (m *mount) command() *exec.Cmd {
 		// A busy machine may need longer than the default to write everything down; only some tests are about that.
 		args = append(args, "--shutdown-budget", "50s")
 	}
-	cmd := exec.Command(m.binary, append(append(args, m.flags...), m.path)...)
+	args = append(append(append([]string{}, m.within...), m.binary), append(append(args, m.flags...), m.path)...)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), mountEnv+"="+m.dir)
 	// A test program that dies takes its mounts with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

@@ -208,3 +208,21 @@ func TestUpgrade(t *testing.T) {
 		kept.finish()
 	})
 }
+
+// TestDaemonHangs: a daemon that is stopped is replaced like one that was killed; callers wait until then.
+func TestDaemonHangs(t *testing.T) {
+	requireFUSE(t)
+	m := mountFS(t, modes[0], "--watchdog=1s")
+	ident, gens := removalSetup(t, m, 20)
+	kept := openSurvivors(t, ident, gens[3])
+	old, err := m.status()
+	must(t, err)
+	m.expectKilled()
+	for _, text := range []string{"SIGQUIT", "does not answer and is replaced"} {
+		m.expectWarn(text)
+	}
+	must(t, unix.Kill(old.PID, unix.SIGSTOP))
+	publish(t, ident, smallGeneration(gens[0].ID, conversation(100, 300)))
+	must(t, m.servedByOther(old.PID))
+	kept.finish()
+}

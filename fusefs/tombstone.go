@@ -63,12 +63,19 @@ func (fs *FS) bury(d *staging.Draft, name string, g *index.Generation, pid uint3
 	}
 	// The publisher has been told. Other threads of its process are ranks only if
 	// they have written beside it; then they are known one by one.
-	own := processOf(pid)
-	delete(pids, own)
-	for _, tid := range workers {
-		if d.Parallel() && tid != pid && processOf(tid) == own {
-			tids[tid] = true
+	if own := processOf(pid); own != 0 {
+		delete(pids, own)
+		for _, tid := range workers {
+			if d.Parallel() && tid != pid && processOf(tid) == own {
+				tids[tid] = true
+			}
 		}
+	}
+	// Clients in a PID namespace that is not seen from here all have the number 0.
+	// Which of them is late can't be told, so all see it, if there is a rank that
+	// can be late.
+	if pid == 0 && g.Identity.Document().WorldSize > 1 {
+		pids[0] = true
 	}
 	if len(pids)+len(tids) == 0 {
 		return
@@ -175,10 +182,10 @@ func (ts *tombstones) find(identity index.ObjectID, name string, pid uint32, now
 	process := processOf(pid)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if !t.pids[process] && !t.tids[pid] {
-		return nil
+	if (t.pids[process] && (process != 0 || pid == 0)) || t.tids[pid] {
+		return t
 	}
-	return t
+	return nil
 }
 
 func (ts *tombstones) of(id index.ObjectID) *tombstone {

@@ -33,6 +33,20 @@ func TestMountServesAndStops(t *testing.T) {
 	}
 }
 
+func TestMountMakesItsDirectory(t *testing.T) {
+	m := newMounted(t, "--mkdir")
+	m.point = filepath.Join(m.point, "deep", "er")
+	for range 2 { // missing, and there as a dead mount
+		m.start()
+		must(t, m.cmd.Process.Kill())
+		m.wait()
+	}
+	m.start()
+	if code := m.stop(); code != exitOK {
+		t.Errorf("exit code %d; log:\n%s", code, m.logText())
+	}
+}
+
 // TestDaemonKilledUnderLoad is the promise that makes the keeper worth having.
 func TestDaemonKilledUnderLoad(t *testing.T) {
 	m := newMounted(t).start()

@@ -13,8 +13,8 @@ import (
 )
 
 const mountAbout = `
-Mounts ckptfs at MOUNTPOINT, an existing empty directory, and serves it in the foreground. Prints one line when the
-mount is ready; tells systemd too if NOTIFY_SOCKET is set.
+Mounts ckptfs at MOUNTPOINT, an existing directory, and serves it in the foreground. Prints one line when the mount is
+ready; tells systemd too if NOTIFY_SOCKET is set.
 
 Two processes do it: this one, the keeper, and the daemon, which it starts. If the daemon dies it is started again and
 callers only wait a moment. SIGTERM or SIGINT end both in peace (a second one at once), SIGHUP (or 'ckptfs upgrade')
@@ -41,6 +41,7 @@ type mountOptions struct {
 	RAMTier          string
 	KeepRAM          bool
 	AllowOther       bool
+	MakeDir          bool
 	Watchdog         time.Duration
 	ShutdownBudget   time.Duration
 	Tiers            tierOptions
@@ -61,6 +62,7 @@ func (o *mountOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.RAMTier, "ram-tier", ramAuto, "where pages are in RAM: tmpfs (mounted below --state, needs root), shm (a directory in /dev/shm), auto")
 	fs.BoolVar(&o.KeepRAM, "keep-ram", false, "leave the pages in RAM at a clean stop, for a quick start afterwards")
 	fs.BoolVar(&o.AllowOther, "allow-other", os.Geteuid() == 0, "let other users enter the mount, as far as modes and owners of files and directories permit; root does by default")
+	fs.BoolVar(&o.MakeDir, "mkdir", false, "make the mount point, and what is missing above it, first")
 	fs.DurationVar(&o.Watchdog, "watchdog", 30*time.Second, "replace a daemon that has hung for so long: answers nothing, or takes no calls; 0: never")
 	fs.DurationVar(&o.ShutdownBudget, "shutdown-budget", 8*time.Second, "time for a clean stop, from signal to exit")
 	o.Tiers.AddFlags(fs)

@@ -27,7 +27,7 @@ func checkMountPoint(path string) (mountPoint, error) {
 	fd, err := openRetry(path, unix.O_PATH|unix.O_CLOEXEC)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return mountPoint{}, badMountPoint("the mount point %s does not exist; make it first (mkdir -p %s)", path, path)
+		return mountPoint{}, badMountPoint("the mount point %s does not exist; make it first (mkdir -p %s, or --mkdir)", path, path)
 	case errors.Is(err, unix.ENOTCONN):
 		return mountPoint{}, badMountPoint("the mount point %s lies below a dead mount; unmount that first", path)
 	case err != nil:
@@ -63,6 +63,21 @@ func checkMountPoint(path string) (mountPoint, error) {
 			resolved, stack[len(stack)-1].fstype, resolved)
 	}
 	return mountPoint{path: resolved, dead: true}, nil
+}
+
+// makeMountPoint makes the directory where there is nothing yet. A dead mount is something.
+func makeMountPoint(path string) error {
+	fd, err := openRetry(path, unix.O_PATH|unix.O_CLOEXEC)
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if !errors.Is(err, unix.ENOENT) {
+		return nil // checkMountPoint says what is wrong
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return badMountPoint("the mount point cannot be made: %w", err)
+	}
+	return nil
 }
 
 func badMountPoint(format string, args ...any) error {

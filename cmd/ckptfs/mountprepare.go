@@ -31,6 +31,9 @@ func (o *mountOptions) prepare(at string, io streams, log *slog.Logger) (*keeper
 	if lock != nil {
 		err = awaitFormerDaemon(state) // until then its mount looks alive
 	}
+	if err == nil && o.MakeDir {
+		err = makeMountPoint(at)
+	}
 	if err == nil {
 		point, err = checkMountPoint(at)
 	}
