@@ -126,7 +126,7 @@ func TestRemountWithoutResend(t *testing.T) {
 	m := newMounted(t)
 	t.Setenv(roleEnv, asCkptfs) // for the daemons
 	o := mountOptions{State: m.state, L1Size: 8 << 20, MaxGenerations: 1, MaxStaging: 1, StagingTimeout: 1, AdmissionTimeout: 1,
-		Passthrough: passthroughAuto, RAMTier: ramAuto, ShutdownBudget: patience, Log: logOptions{Level: "debug", Format: "text"}}
+		Passthrough: passthroughAuto, RAMTier: ramAuto, ShutdownBudget: patience, values: map[string]any{}, Log: logOptions{Level: "debug", Format: "text"}}
 	var out bytes.Buffer
 	k, err := o.prepare(m.point, streams{out: &out, err: os.Stderr}, slog.Default())
 	must(t, err)
