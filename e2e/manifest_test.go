@@ -8,8 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // Section 3, steps 1 and 2: tokens, manifest, limits.
@@ -251,34 +249,5 @@ func TestNoSpace(t *testing.T) {
 		s.complete(t)
 		must(t, s.rename())
 		must(t, checkGeneration(s.target(), fits))
-	})
-}
-
-// TestStatfs: df shows the RAM tier's size and what is in it.
-func TestStatfs(t *testing.T) {
-	inModes(t, func(t *testing.T, md mode) {
-		m := mountFS(t, md, "--l1-size", "64MiB")
-		id := newIdentity("df", 1)
-		ident := m.addIdentity(t, "model", id)
-		used := func() int64 {
-			var st unix.Statfs_t
-			must(t, unix.Statfs(m.path, &st))
-			if total := int64(st.Blocks) * st.Bsize; total < 64<<20 {
-				t.Errorf("df shows %d bytes in all", total)
-			}
-			return int64(st.Blocks-st.Bfree) * st.Bsize
-		}
-		before := used()
-		dir := publish(t, ident, shapedGeneration(id, conversation(1, 100), 100, 4<<20))
-		if d := used() - before; d < 12<<20 || d > 20<<20 {
-			t.Errorf("12 MiB of pages take %d bytes in df", d)
-		}
-		must(t, os.RemoveAll(dir))
-		eventually(t, "space returns", func() error {
-			if now := used(); now > before+64<<10 {
-				return fmt.Errorf("%d bytes are used, %d before", now, before)
-			}
-			return nil
-		})
 	})
 }

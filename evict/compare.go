@@ -33,7 +33,7 @@ func (t *Tiers) Reconcile(ctx context.Context, keep bool) error {
 		t.Log.Info("the disk tier and the index agree again", "objects_removed", c.orphans, "copies_recorded", c.found,
 			"copies_gone", c.gone, "generations_again", c.again)
 	}
-	return t.Index.SetDiskBytes(t.Disk.Usage().UsedBytes)
+	return t.Index.SetDiskBytes(t.Disk.Usage().ContentBytes())
 }
 
 // comparison is one pass of Reconcile.

@@ -169,5 +169,6 @@ func CountStart(ctx context.Context, x *index.Index, d *pages.Disk) error {
 		return err
 	}
 	_ = d.PutBlob(ctx, startsBlob, binary.LittleEndian.AppendUint64(nil, uint64(starts+1)), true)
+	_ = d.KeepOwnBlob(startsBlob)
 	return nil
 }

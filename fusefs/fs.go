@@ -92,6 +92,8 @@ type FS struct {
 
 	reconciled chan struct{} // closed when what no start waits for is done
 
+	keptFill atomic.Int64 // of the disk tier, as the index has it
+
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
@@ -196,11 +198,9 @@ func (fs *FS) closeParts() error {
 	if fs.ram != nil {
 		fs.ram.Close()
 	}
-	if fs.disk != nil && fs.idx != nil {
-		// Only a hint for the next start, which counts anew beside the service.
-		if serr := fs.idx.SetDiskBytes(fs.disk.Usage().UsedBytes); serr != nil {
-			fs.log.Debug("the disk tier's fill was not kept", "error", serr)
-		}
+	if fs.tiers != nil {
+		fs.keptFill.Store(-1)
+		fs.keepFill()
 	}
 	if fs.idx != nil {
 		if cerr := fs.idx.Close(); err == nil {
@@ -228,6 +228,7 @@ func (fs *FS) housekeep(ctx context.Context) {
 		if err := fs.idx.FlushTouched(); err != nil {
 			fs.log.Warn("recency could not be written to the index", "error", err)
 		}
+		fs.keepFill()
 		for _, d := range fs.stage.Reap() {
 			fs.log.Info("discarded a staging that nobody held or changed", "identity", d.Identity.Name, "staging", d.Name(), "timeout", fs.cfg.StagingTimeout)
 			fs.count.stagingsDiscarded.Add(1)
@@ -235,6 +236,20 @@ func (fs *FS) housekeep(ctx context.Context) {
 			fs.notify.entry(parent, name)
 		}
 	}
+}
+
+// keepFill writes down what the disk tier holds, if that has changed. It is only
+// a hint for the next start, which counts anew beside the service.
+func (fs *FS) keepFill() {
+	fill := fs.disk.Usage().ContentBytes()
+	if fill == fs.keptFill.Load() {
+		return
+	}
+	if err := fs.idx.SetDiskBytes(fill); err != nil {
+		fs.log.Debug("the disk tier's fill was not kept", "error", err)
+		return
+	}
+	fs.keptFill.Store(fill)
 }
 
 // draftEntry is where the kernel knows the staging's name.

@@ -99,7 +99,7 @@ func (fs *FS) rebuildIndex(ctx context.Context) error {
 	if _, err := fs.disk.Recount(ctx); err != nil {
 		return err
 	}
-	if err := fs.idx.SetDiskBytes(fs.disk.Usage().UsedBytes); err != nil {
+	if err := fs.idx.SetDiskBytes(fs.disk.Usage().ContentBytes()); err != nil {
 		return err
 	}
 	if r == (evict.Rebuilt{}) && nameless == 0 {

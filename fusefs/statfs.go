@@ -9,25 +9,24 @@ import (
 // blockBytes is the unit of df.
 const blockBytes = 4096
 
-// diskFill is what the disk tier may take, and takes. Without a bound of its own
-// it may take what its disk has left.
+// diskFill is what the disk tier may take, and takes for pages. Without a bound of
+// its own it may take what its disk has left.
 func (fs *FS) diskFill() (size, used int64) {
 	u := fs.disk.Usage()
-	// What the directories of the tier take is not of pages, and never goes.
-	u.UsedBytes = max(u.UsedBytes-fs.disk.DirectoryBytes(), 0)
+	used = u.ContentBytes()
 	if u.SizeBytes > 0 {
-		return u.SizeBytes, u.UsedBytes
+		return max(u.SizeBytes-u.OverheadBytes, used), used
 	}
 	free, err := fs.disk.FreeBytes()
 	if err != nil {
-		return u.UsedBytes, u.UsedBytes
+		return used, used
 	}
-	return u.UsedBytes + max(free-fs.cfg.Tiers.MinFreeBytes, 0), u.UsedBytes
+	return used + max(free-fs.cfg.Tiers.MinFreeBytes, 0), used
 }
 
 // StatFs implements fuse.RawFileSystem: the size of both tiers and what pages
-// hold or have been promised. Inodes are counted by open handles left, the one thing
-// that a mount can run out of.
+// hold or have been promised. As inodes it counts generations, of more than there
+// can be: that many are no reason for an alarm.
 func (fs *FS) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	held, reserved := fs.budget.Usage()
 	size, used := fs.diskFill()

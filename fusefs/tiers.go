@@ -59,18 +59,14 @@ func (fs *FS) openTiers() error {
 	if err != nil {
 		return tierRefused(tc.Dir, err)
 	}
-	used, err := fs.idx.DiskBytes()
+	content, err := fs.idx.DiskBytes()
+	if err == nil {
+		err = fs.disk.SetContentBytes(content)
+	}
 	if err != nil {
-		return err
-	}
-	if err := fs.disk.MakeDirectories(); err != nil {
-		fs.log.Warn("the disk tier takes no new pages now", "error", err) // what it has is served
-	}
-	if used > 0 {
-		fs.disk.SetUsage(used)
-	} else if err := fs.disk.SetObjectBytes(0); err != nil {
 		return fmt.Errorf("disk tier: %w", err)
 	}
+	fs.keptFill.Store(content)
 	fs.budget = evict.NewBudget(fs.cfg.L1Bytes)
 	fs.live = evict.NewLive(fs.ram, fs.budget)
 	fs.tiers = evict.New(evict.Config{

@@ -37,8 +37,7 @@ func (x *Index) SetDisk(changes []DiskChange) (gone []pages.ID, err error) {
 	return gone, err
 }
 
-// DiskBytes returns what SetDiskBytes kept last: what the disk tier held when it
-// was closed.
+// DiskBytes returns what SetDiskBytes kept last.
 func (x *Index) DiskBytes() (n int64, err error) {
 	err = x.update("reading the disk tier's fill", 0, func(tx *conn) error {
 		n, err = tx.integer("SELECT value FROM meta WHERE name = 'disk_bytes'")
@@ -47,7 +46,8 @@ func (x *Index) DiskBytes() (n int64, err error) {
 	return n, err
 }
 
-// SetDiskBytes keeps what the disk tier holds.
+// SetDiskBytes keeps what the contents of the disk tier take, for the next start,
+// which counts nothing before it serves.
 func (x *Index) SetDiskBytes(n int64) error {
 	return x.update("keeping the disk tier's fill", 0, func(tx *conn) error {
 		_, err := tx.exec("UPDATE meta SET value = ? WHERE name = 'disk_bytes'", n)

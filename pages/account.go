@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,14 +13,19 @@ import (
 // DiskUsage is what the tier takes and may take, in bytes.
 type DiskUsage struct {
 	UsedBytes     int64 // real bytes: objects, blobs, quarantine, directories, leftovers
+	OverheadBytes int64 // of these, what an empty tier takes too: directories, files of its own
 	ReservedBytes int64 // for writes in flight: the most that they can take
 	SizeBytes     int64 // the bound on both together; 0: none
 }
+
+// ContentBytes is what goes when all pages go. Never less than 0.
+func (u DiskUsage) ContentBytes() int64 { return max(u.UsedBytes-u.OverheadBytes, 0) }
 
 // account keeps the tier's real bytes. It is a plain sum that every change adds
 // to, so that starting needs no scan; a recount replaces it.
 type account struct {
 	sizeBytes int64
+	overhead  atomic.Int64 // what of used is known to be directories or files of the tier itself
 	mu        struct {
 		sync.Mutex
 		used, reserved int64
@@ -37,7 +43,7 @@ type recount struct {
 func (a *account) usage() DiskUsage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return DiskUsage{a.mu.used, a.mu.reserved, a.sizeBytes}
+	return DiskUsage{a.mu.used, a.overhead.Load(), a.mu.reserved, a.sizeBytes}
 }
 
 func (a *account) set(usedBytes int64) {
@@ -139,11 +145,17 @@ func (d *Disk) lockArea(dir string) *area {
 	if !a.known {
 		st, err := d.fs.lstat(d.path(dir))
 		if err == nil {
-			a.bytes = realBytes(st)
+			d.setOwnBytes(a, realBytes(st))
 		}
 		a.known = err == nil || errors.Is(err, unix.ENOENT)
 	}
 	return a
+}
+
+// setOwnBytes notes what the directory itself takes. The area's lock is held.
+func (d *Disk) setOwnBytes(a *area, n int64) {
+	d.acct.overhead.Add(n - a.bytes)
+	a.bytes, a.known = n, true
 }
 
 // book adds delta for the area's files, and whatever the directory itself has
@@ -153,7 +165,7 @@ func (d *Disk) book(a *area, delta int64) {
 		if a.known {
 			delta += realBytes(st) - a.bytes
 		}
-		a.bytes, a.known = realBytes(st), true
+		d.setOwnBytes(a, realBytes(st))
 	}
 	d.acct.add(a.dir, delta)
 }
@@ -165,20 +177,36 @@ func (d *Disk) Usage() DiskUsage { return d.acct.usage() }
 // last recorded. Called once, at start.
 func (d *Disk) SetUsage(usedBytes int64) { d.acct.set(usedBytes) }
 
-// SetObjectBytes is SetUsage for a caller who knows only what the objects take
-// together: the directories are added, which takes a look at each. What blobs
-// and quarantine take is missing until Recount.
-func (d *Disk) SetObjectBytes(objectBytes int64) error {
+// SetContentBytes is SetUsage by what Usage().ContentBytes() was: directories are
+// added as they are now, which takes a look at each.
+func (d *Disk) SetContentBytes(n int64) error {
 	areas, err := d.areas()
 	if err != nil {
 		return err
 	}
 	for _, dir := range areas {
-		a := d.lockArea(dir)
-		objectBytes += a.bytes
-		a.Unlock()
+		d.lockArea(dir).Unlock()
 	}
-	d.SetUsage(objectBytes)
+	d.SetUsage(n + d.acct.overhead.Load())
+	return nil
+}
+
+// KeepOwnBlob says that a blob is the tier's own, which is there when no page is.
+// Called once, at start.
+func (d *Disk) KeepOwnBlob(name string) error {
+	dir, err := blobPlace(name)
+	if err != nil {
+		return err
+	}
+	return d.keepOwn(filepath.Join(dir, name))
+}
+
+func (d *Disk) keepOwn(rel string) error {
+	st, err := d.fs.lstat(d.path(rel))
+	if err != nil {
+		return err
+	}
+	d.acct.overhead.Add(realBytes(st))
 	return nil
 }
 

@@ -85,7 +85,7 @@ const (
 )
 
 // OpenDisk opens the tier and makes what is missing of its directories. It
-// scans nothing: SetUsage tells it what is there, Recount makes that exact.
+// scans nothing: SetContentBytes tells it what is there, Recount makes that exact.
 func OpenDisk(cfg DiskConfig) (*Disk, error) {
 	if cfg.SizeBytes < 0 || cfg.MinFreeBytes < 0 {
 		return nil, fmt.Errorf("disk tier %s: sizes must not be negative", cfg.Dir)
@@ -131,6 +131,9 @@ func (d *Disk) openTier() error {
 	}
 	d.rootDev, d.rootIno = uint64(st.Dev), st.Ino
 	if err := d.openID(); err != nil || d.cfg.ReadOnly {
+		return err
+	}
+	if err := d.keepOwn(tierFile); err != nil {
 		return err
 	}
 	return d.makeAreas()

@@ -236,7 +236,7 @@ func (d *Disk) recountArea(ctx context.Context, dir string) error {
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	a.bytes, a.known = realBytes(st), true
+	d.setOwnBytes(a, realBytes(st))
 	if dir == quarantineDir {
 		d.quarantined.bytes, d.quarantined.known = sum, true
 	}
