@@ -14,7 +14,7 @@ func (t *Tiers) Check(ctx context.Context, staged func(pages.ID) bool) ([]Findin
 		return findings, err
 	}
 	c := checker{Store: Store{Staged: staged}, findings: findings}
-	var held int64
+	held := t.KeptBytes()
 	there := map[pages.ID]bool{}
 	err = t.RAM.Each(func(id pages.ID, _ pages.Stat) error {
 		there[id] = true

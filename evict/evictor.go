@@ -265,12 +265,11 @@ func (t *Tiers) evictCopy(p *index.Page, leased func(pages.ID) bool) bool {
 	if !ok {
 		return false
 	}
-	if err := t.RAM.Remove(p.ID); err != nil {
+	if err := t.removeCopy(p.ID, Charge(p.Bytes)); err != nil {
 		t.Log.Warn("a page could not be removed from RAM", "page", uint64(p.ID), "error", err)
 		t.res.unclaim(e)
 		return false
 	}
-	t.Budget.Free(Charge(p.Bytes))
 	t.hints.evicted(p.ID, e.home, e.own)
 	t.res.removed(e)
 	t.Counts.EvictedPages.Add(1)

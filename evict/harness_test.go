@@ -141,7 +141,7 @@ func (s *store) adopt() {
 	s.must(s.ram.ClearLoads())
 	_, err := s.disk.Recount(context.Background())
 	s.must(err)
-	lost, err := s.AdoptRAM(func(id pages.ID, _ pages.Stat) error { return s.ram.Remove(id) })
+	lost, err := s.AdoptRAM(func(id pages.ID, _ pages.Stat) error { _, err := s.ram.Remove(id); return err })
 	s.must(err)
 	unlinked, err := s.idx.UnlinkedPages()
 	s.must(err)

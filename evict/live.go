@@ -151,7 +151,7 @@ func (s *liveShard) settle(l *Live, id pages.ID, p *livePage) {
 
 func (l *Live) removeStorage(id pages.ID, charge int64, _ *index.Page) {
 	// An unlink on a tmpfs fails only if the tier itself is gone.
-	if err := l.ram.Remove(id); err == nil {
+	if _, err := l.ram.Remove(id); err == nil {
 		l.budget.Free(charge)
 	}
 }

@@ -15,6 +15,9 @@ const adoptBatch = 4096
 // RAM and at those that are nowhere else, not at the whole store. lost are
 // published pages that have no copy.
 func (t *Tiers) AdoptRAM(other func(pages.ID, pages.Stat) error) (lost []pages.ID, err error) {
+	if err := t.adoptKept(); err != nil {
+		return nil, fmt.Errorf("RAM tier: %w", err)
+	}
 	stats := map[pages.ID]pages.Stat{}
 	if err := t.RAM.Each(func(id pages.ID, st pages.Stat) error { stats[id] = st; return nil }); err != nil {
 		return nil, fmt.Errorf("RAM tier: %w", err)
@@ -58,7 +61,8 @@ func (t *Tiers) adoptPage(p *index.Page, st pages.Stat) error {
 	if st.Bytes != p.Bytes {
 		// Never seen; a page file is complete before its row is there.
 		t.Log.Error("a page file has the wrong size", "page", uint64(p.ID), "bytes", st.Bytes, "want", p.Bytes)
-		return t.RAM.Remove(p.ID)
+		_, err := t.RAM.Remove(p.ID)
+		return err
 	}
 	t.Budget.Hold(Charge(p.Bytes))
 	t.res.add(p, 0, false)

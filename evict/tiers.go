@@ -79,6 +79,7 @@ type Tiers struct {
 	turns   atomic.Int64 // publications that superseded something: a plan from before is stale
 	loads   loads
 	hints   hints
+	kept    kept
 	blobs   blobs
 	kick    chan struct{}
 	queue   chan []*index.Page // pages that lookups want in RAM
@@ -126,6 +127,7 @@ func New(cfg Config) *Tiers {
 	t.res.now = cfg.Now
 	t.loads.m = map[pages.ID]*load{}
 	t.hints.init()
+	t.kept.init()
 	t.blobs.init()
 	t.Live.removed = t.forget
 	t.Budget.setKick(int64(float64(cfg.Budget.Limit())*cfg.High), t.wake)
@@ -138,6 +140,7 @@ func (t *Tiers) Start() {
 	t.stop = cancel
 	t.wg.Add(1 + t.Loaders)
 	go func() { defer t.wg.Done(); t.evictLoop(ctx) }()
+	t.wg.Go(func() { t.keptLoop(ctx) })
 	if t.Disk != nil {
 		t.wg.Go(func() { t.blobLoop(ctx) })
 	}
@@ -174,9 +177,7 @@ func (t *Tiers) forget(id pages.ID, charge int64, row *index.Page) {
 	}
 	if inRAM {
 		// An unlink on a tmpfs fails only if the tier itself is gone.
-		if err := t.RAM.Remove(id); err == nil {
-			t.Budget.Free(charge)
-		}
+		_ = t.removeCopy(id, charge)
 	}
 	if row == nil || t.Disk == nil {
 		return

@@ -52,7 +52,8 @@ func (fs *FS) adoptOther(id pages.ID, st pages.Stat) error {
 		fs.budget.Hold(evict.Charge(st.Bytes))
 		return nil
 	}
-	return fs.ram.Remove(id)
+	_, err := fs.ram.Remove(id)
+	return err
 }
 
 // dropUnlinked deletes the rows that a former daemon kept for stagings which

@@ -106,6 +106,7 @@ type StatusRAM struct {
 	SizeBytes     int64 `json:"size_bytes"`
 	UsedBytes     int64 `json:"used_bytes"`
 	ReservedBytes int64 `json:"reserved_bytes"`
+	MappedBytes   int64 `json:"mapped_bytes"` // of what is used: pages that are gone, and still mapped by somebody
 	Pages         int   `json:"pages"`
 }
 
@@ -147,7 +148,7 @@ func (fs *FS) Status() Status {
 			Passthrough: reason == "", PassthroughReason: reason,
 			RAMTier: ramTierName(fs.ram.Kind()), HugePages: fs.cfg.HugePages, Resend: fs.cfg.Resend,
 		},
-		RAM:         StatusRAM{SizeBytes: fs.budget.Limit(), UsedBytes: held, ReservedBytes: reserved, Pages: fs.tiers.Resident()},
+		RAM:         StatusRAM{SizeBytes: fs.budget.Limit(), UsedBytes: held, ReservedBytes: reserved, MappedBytes: fs.tiers.KeptBytes(), Pages: fs.tiers.Resident()},
 		Generations: fs.idx.Count(), Stagings: fs.stage.Count(),
 		Counters: fs.count.values(), Problems: []string{},
 		AtRest: fs.tiers.AtRest(), Pins: fs.idx.Pins(), Writing: fs.stage.Progress(maxWriting),

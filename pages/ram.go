@@ -46,8 +46,10 @@ func OpenRAM(dir string) (*RAM, error) {
 		kind = RAMTmpfs
 	}
 	p := filepath.Join(dir, "p")
-	if err := os.Mkdir(p, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("open RAM tier: %w", err)
+	for _, d := range []string{p, filepath.Join(dir, "kept")} {
+		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("open RAM tier: %w", err)
+		}
 	}
 	fd, err := retryEINTRInt(func() (int, error) {
 		return unix.Open(p, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -118,7 +120,8 @@ func (r *RAM) Create(id ID, sizeBytes int64) (*os.File, error) {
 	}
 	if err := allocate(int(f.Fd()), sizeBytes); err != nil {
 		f.Close()
-		return nil, errors.Join(r.pathError("fallocate", id, err), r.Remove(id))
+		_, undo := r.Remove(id)
+		return nil, errors.Join(r.pathError("fallocate", id, err), undo)
 	}
 	return f, nil
 }
@@ -167,17 +170,6 @@ func statOf(st *unix.Stat_t) Stat {
 func (r *RAM) Truncate(id ID, bytes int64) error {
 	if err := retryEINTR(func() error { return unix.Truncate(r.Path(id), bytes) }); err != nil {
 		return r.pathError("truncate", id, err)
-	}
-	return nil
-}
-
-// Remove unlinks the page. An absent page is no error. Its memory returns when
-// the last descriptor and the last mapping are gone.
-func (r *RAM) Remove(id ID) error {
-	name := ramName(id)
-	err := retryEINTR(func() error { return unix.Unlinkat(r.pfd, name, 0) })
-	if err != nil && err != unix.ENOENT {
-		return r.pathError("unlink", id, err)
 	}
 	return nil
 }
