@@ -123,7 +123,7 @@ func (t *Tiers) saveBlob(ctx context.Context, g *index.Generation, durable bool)
 		return false, nil
 	}
 	err = t.putBlob(ctx, g, body, durable)
-	if errors.Is(err, pages.ErrDiskBound) && t.diskRoom(ctx, int64(len(body))) {
+	if diskFull(err) && t.diskRoom(ctx, int64(len(body)), 0) {
 		err = t.putBlob(ctx, g, body, durable)
 	}
 	return err == nil, err

@@ -75,7 +75,7 @@ func (t *Tiers) put(ctx context.Context, id pages.ID, key pages.Key, bytes int64
 	}
 	defer f.Close()
 	stored, err := t.Disk.Put(ctx, key, f, bytes, true)
-	if errors.Is(err, pages.ErrDiskBound) && t.diskRoom(ctx, bytes) {
+	if diskFull(err) && t.diskRoom(ctx, bytes, 0) {
 		stored, err = t.Disk.Put(ctx, key, f, bytes, true)
 	}
 	if err == nil {

@@ -29,7 +29,8 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 		f.Left = len(t.res.dirty())
 		return f
 	}
-	es := t.flushOrder()
+	es, warmest := t.flushOrder()
+	on := func(e *resident) index.ObjectID { return warmest[e.page.ID] }
 	lastTold := t.Now()
 	for batch := range slices.Chunk(es, flushBatch) {
 		if ctx.Err() != nil {
@@ -38,7 +39,7 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 		for _, e := range batch {
 			e.retryAt = 0 // this is the last time to try
 		}
-		t.Counts.WrittenFlush.Add(t.writeBack(ctx, batch, false))
+		t.Counts.WrittenFlush.Add(t.writeBack(ctx, batch, false, on))
 		if t.Now().Sub(lastTold) >= 2*time.Second {
 			lastTold = t.Now()
 			left := len(t.res.dirty())
@@ -59,9 +60,11 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 	return f
 }
 
-// flushOrder lists the pages without a disk copy, the most wanted first.
-func (t *Tiers) flushOrder() []*resident {
+// flushOrder lists the pages without a disk copy, the most wanted first, and which
+// generation wants each most.
+func (t *Tiers) flushOrder() (es []*resident, warmest map[pages.ID]index.ObjectID) {
 	rank := map[pages.ID]int64{}
+	warmest = map[pages.ID]index.ObjectID{}
 	_ = t.Index.EachGeneration(func(g *index.Generation) error {
 		c, err := t.Index.Contents(g)
 		if err != nil {
@@ -76,16 +79,16 @@ func (t *Tiers) flushOrder() []*resident {
 		}
 		for _, id := range c.Pages {
 			if old, ok := rank[id]; !ok || r > old {
-				rank[id] = r
+				rank[id], warmest[id] = r, g.ID
 			}
 		}
 		return nil
 	})
-	es := t.res.dirty()
+	es = t.res.dirty()
 	slices.SortFunc(es, func(a, b *resident) int {
 		return cmp.Or(cmp.Compare(rank[b.page.ID], rank[a.page.ID]), cmp.Compare(a.page.ID, b.page.ID))
 	})
-	return es
+	return es, warmest
 }
 
 // Unsaved gives the generations that need a page which is in RAM only. They do

@@ -189,6 +189,16 @@ func (r *residency) of(home index.ObjectID, own bool) []*resident {
 	return es
 }
 
+// owner is the only generation that can have the page; 0 if others may have it.
+func (r *residency) owner(e *resident) index.ObjectID {
+	r.homes.Lock()
+	defer r.homes.Unlock()
+	if e.own {
+		return e.home
+	}
+	return 0
+}
+
 // rehome gives the pages of one home another one.
 func (r *residency) rehome(from, to index.ObjectID) {
 	for _, own := range []bool{false, true} {

@@ -74,18 +74,19 @@ type Tiers struct {
 		sync.Mutex
 		retention.Policy
 	}
-	lookups lookups
-	waiting waiting
-	turns   atomic.Int64 // publications that superseded something: a plan from before is stale
-	loads   loads
-	hints   hints
-	kept    kept
-	blobs   blobs
-	kick    chan struct{}
-	queue   chan []*index.Page // pages that lookups want in RAM
-	reading atomic.Int64       // pages that are being read from disk in this moment
-	wanted  atomic.Int64       // how many pages that is, with those that are being brought
-	Counts  Counts
+	lookups    lookups
+	waiting    waiting
+	turns      atomic.Int64 // publications that superseded something: a plan from before is stale
+	loads      loads
+	hints      hints
+	failLogged atomic.Int64 // when a failed write was last logged, ns since 1970
+	kept       kept
+	blobs      blobs
+	kick       chan struct{}
+	queue      chan []*index.Page // pages that lookups want in RAM
+	reading    atomic.Int64       // pages that are being read from disk in this moment
+	wanted     atomic.Int64       // how many pages that is, with those that are being brought
+	Counts     Counts
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup

@@ -18,13 +18,18 @@ const (
 	maxBackoff   = time.Minute
 )
 
+// failLogEvery is how often failed writes are logged: a disk that is full fails
+// them all.
+const failLogEvery = 10 * time.Second
+
 // yieldTime bounds how long one write-back lets reads from disk go first.
 const yieldTime = 100 * time.Millisecond
 
 // writeBack writes the pages to the disk tier, several at a time, and records
-// it in one transaction. Pages whose last writes failed wait for their time. It
-// returns how many page bytes it has written.
-func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool) (bytes int64) {
+// it in one transaction. Pages whose last writes failed wait for their time. on
+// tells on whose behalf a page is written (see diskRoom). It returns how many page
+// bytes it has written.
+func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool, on func(*resident) index.ObjectID) (bytes int64) {
 	now := t.Now().UnixNano()
 	work := make(chan *resident)
 	var mu sync.Mutex
@@ -35,7 +40,7 @@ func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool) (by
 		go func() {
 			defer wg.Done()
 			for e := range work {
-				if n, ok := t.writeOne(ctx, e, durable); ok {
+				if n, ok := t.writeOne(ctx, e, durable, on(e)); ok {
 					mu.Lock()
 					done = append(done, written{e.page, n})
 					mu.Unlock()
@@ -103,7 +108,7 @@ func (t *Tiers) removeObject(k pages.Key) {
 }
 
 // writeOne writes one page. Reads from disk go first, for a while.
-func (t *Tiers) writeOne(ctx context.Context, e *resident, durable bool) (stored int64, ok bool) {
+func (t *Tiers) writeOne(ctx context.Context, e *resident, durable bool, on index.ObjectID) (stored int64, ok bool) {
 	if !t.res.setWriting(e, true) {
 		return 0, false
 	}
@@ -115,8 +120,11 @@ func (t *Tiers) writeOne(ctx context.Context, e *resident, durable bool) (stored
 	}
 	defer f.Close()
 	stored, err = t.Disk.Put(ctx, e.page.Key, f, e.page.Bytes, durable)
-	if errors.Is(err, pages.ErrDiskBound) && t.diskRoom(ctx, e.page.Bytes) {
+	if diskFull(err) && t.diskRoom(ctx, e.page.Bytes, on) {
 		stored, err = t.Disk.Put(ctx, e.page.Key, f, e.page.Bytes, durable)
+	}
+	if _, there := t.res.homeOf(e.page.ID); err != nil && !there {
+		return 0, false // its generation went to make room for others
 	}
 	if err != nil {
 		t.failed(e, err)
@@ -133,11 +141,12 @@ func (t *Tiers) failed(e *resident, err error) {
 		return
 	}
 	fails := e.fails.Add(1)
-	t.Counts.WriteFailures.Add(1)
+	all := t.Counts.WriteFailures.Add(1)
 	wait := min(firstBackoff<<min(fails-1, 16), maxBackoff)
 	e.retryAt = t.Now().Add(wait).UnixNano()
-	if fails == 1 || fails == 5 {
-		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", e.page.Key, "bytes", e.page.Bytes, "tries", fails, "error", err)
+	now := t.Now().UnixNano()
+	if last := t.failLogged.Load(); now-last >= int64(failLogEvery) && t.failLogged.CompareAndSwap(last, now) {
+		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", e.page.Key, "bytes", e.page.Bytes, "tries", fails, "failures", all, "error", err)
 	}
 }
 
@@ -149,46 +158,4 @@ func (t *Tiers) yield(ctx context.Context) {
 	for t.reading.Load() > 0 && !waited() && time.Now().Before(deadline) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// diskRoom makes room in the disk tier for a page: generations are retired, the
-// superseded first, then the coldest, as wholes. True if it may be enough.
-func (t *Tiers) diskRoom(ctx context.Context, need int64) bool {
-	t.bounding.Lock()
-	defer t.bounding.Unlock()
-	// A little more than needed, so that not every write comes here.
-	u := t.Disk.Usage()
-	target := u.UsedBytes - need - u.SizeBytes/64
-	for _, id := range t.Coldest() {
-		if t.Disk.Usage().UsedBytes <= target || ctx.Err() != nil {
-			break
-		}
-		g := t.Index.GenerationByID(id)
-		if g == nil || g.Pinned() || !t.onDisk(g) || !t.Spare(g.ID) {
-			continue
-		}
-		if err := t.Retire([]*index.Generation{g}, ReasonDiskFull); err == nil {
-			t.Counts.RetiredDisk.Add(1)
-		}
-		t.Spared(g.ID)
-	}
-	return t.Disk.Usage().UsedBytes <= u.UsedBytes-need
-}
-
-// onDisk reports whether the generation has pages on disk.
-func (t *Tiers) onDisk(g *index.Generation) bool {
-	c, err := t.Index.Contents(g)
-	if err != nil {
-		return false
-	}
-	ps, err := t.Index.Pages(c.Pages)
-	if err != nil {
-		return false
-	}
-	for _, p := range ps {
-		if p != nil && p.Disk() != 0 {
-			return true
-		}
-	}
-	return false
 }

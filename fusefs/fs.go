@@ -229,6 +229,7 @@ func (fs *FS) housekeep(ctx context.Context) {
 			fs.log.Warn("recency could not be written to the index", "error", err)
 		}
 		fs.keepFill()
+		fs.fitRAM()
 		for _, d := range fs.stage.Reap() {
 			fs.log.Info("discarded a staging that nobody held or changed", "identity", d.Identity.Name, "staging", d.Name(), "timeout", fs.cfg.StagingTimeout)
 			fs.count.stagingsDiscarded.Add(1)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"ckptfs/evict"
@@ -61,6 +62,9 @@ func (fs *FS) openTiers() error {
 	}
 	content, err := fs.idx.DiskBytes()
 	if err == nil {
+		err = tc.fits(content)
+	}
+	if err == nil {
 		err = fs.disk.SetContentBytes(content)
 	}
 	if err != nil {
@@ -78,6 +82,18 @@ func (fs *FS) openTiers() error {
 	})
 	fs.tiers.ExpectLearn()
 	return fs.ram.ClearLoads()
+}
+
+// absurdlySmall is how many times what it may keep the disk tier can hold before
+// the bound is taken for a mistake: a wrong unit is a thousand.
+const absurdlySmall = 8
+
+// fits refuses a bound that would delete nearly all that the tier holds.
+func (tc *TierConfig) fits(contentBytes int64) error {
+	if tc.L2Bytes == 0 || contentBytes/absurdlySmall <= tc.L2Bytes {
+		return nil
+	}
+	return fmt.Errorf("a bound (--l2-size) of %d bytes would delete nearly all of the %d bytes that are there; remove generations first, or use a smaller step: %w", tc.L2Bytes, contentBytes, syscall.EINVAL)
 }
 
 func policyOf(tc TierConfig) retention.Policy {
@@ -187,14 +203,18 @@ func pagesBelow(c *index.Contents, n nodeID) []pages.ID {
 func (fs *FS) reconcile(ctx context.Context) {
 	defer close(fs.reconciled)
 	fs.tiers.Learn(ctx)
+	fs.announceFit()
+	fs.tiers.AskRoom(0)
+	fs.tiers.FitDisk(ctx)
 	if err := fs.tiers.Reconcile(ctx, fs.rebuild != ""); err != nil && ctx.Err() == nil {
 		fs.log.Warn("the disk tier could not be looked through", "error", err)
 	}
 }
 
 // Stop ends the service in good order: stores under way finish, then what is
-// only in RAM is written to disk, as far as ctx allows.
-func (fs *FS) Stop(ctx context.Context) error {
+// only in RAM is written to disk, as far as ctx and the disk allow. It tells how
+// many bytes could not be written that should be.
+func (fs *FS) Stop(ctx context.Context) (unsavedBytes int64, err error) {
 	began := fs.now()
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -203,11 +223,14 @@ func (fs *FS) Stop(ctx context.Context) error {
 	budget := time.Until(deadline)
 	fs.finishStores(min(budget/3, 5*time.Second))
 	drained, cancel := context.WithTimeout(ctx, budget/4)
-	err := fs.Drain(drained)
+	err = fs.Drain(drained)
 	cancel()
 	f := fs.tiers.Flush(ctx)
 	fs.log.Info("RAM is written to disk", "pages", f.Pages, "bytes", f.Bytes, "pages_left", f.Left, "bytes_left", f.LeftBytes, "took", fs.now().Sub(began).Round(time.Millisecond))
-	return err
+	if fs.cfg.Tiers.WritePolicy != evict.WriteNever {
+		unsavedBytes = f.LeftBytes
+	}
+	return unsavedBytes, err
 }
 
 // finishStores waits until no staging is left and none came for half a second,

@@ -64,8 +64,14 @@ func TestDiskBoundUnderConcurrency(t *testing.T) {
 
 func TestDiskMinFree(t *testing.T) {
 	d := openTestDisk(t, DiskConfig{})
-	free := must(d.FreeBytes())(t)
-	tight := must(OpenDisk(DiskConfig{Dir: d.Dir(), MinFreeBytes: free + 1<<40}))(t)
+	total := must(d.fs.totalBytes(d.Dir()))(t)
+	if _, err := OpenDisk(DiskConfig{Dir: d.Dir(), MinFreeBytes: total}); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("the whole disk is to be left free: %v, want EINVAL", err)
+	}
+	tight := must(OpenDisk(DiskConfig{Dir: d.Dir(), MinFreeBytes: total - 1}))(t) // it has files
+	if _, missing, err := tight.Missing(1); missing <= 0 || err != nil {
+		t.Errorf("%d bytes are missing, %v", missing, err)
+	}
 	_, err := tight.Put(context.Background(), testKey(1), bytes.NewReader([]byte("x")), 1, false)
 	if !errors.Is(err, ErrDiskMinFree) || !errors.Is(err, unix.ENOSPC) || errors.Is(err, ErrDiskBound) {
 		t.Errorf("%v, want ErrDiskMinFree", err)

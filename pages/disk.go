@@ -130,6 +130,11 @@ func (d *Disk) openTier() error {
 		return err
 	}
 	d.rootDev, d.rootIno = uint64(st.Dev), st.Ino
+	if total, err := d.fs.totalBytes(d.cfg.Dir); err != nil {
+		return err
+	} else if d.cfg.MinFreeBytes >= total {
+		return fmt.Errorf("%d bytes are to be left free (--l2-min-free), the whole disk of %s has %d: %w", d.cfg.MinFreeBytes, d.cfg.Dir, total, unix.EINVAL)
+	}
 	if err := d.openID(); err != nil || d.cfg.ReadOnly {
 		return err
 	}

@@ -186,6 +186,15 @@ func (fs diskFS) freeBytes(path string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
+// totalBytes is the size of the disk, whoever uses it.
+func (fs diskFS) totalBytes(path string) (int64, error) {
+	var st unix.Statfs_t
+	if err := retryEINTR(func() error { return unix.Statfs(path, &st) }); err != nil {
+		return 0, pathError(StepStatfs, path, err)
+	}
+	return int64(st.Blocks) * st.Bsize, nil
+}
+
 // eachName calls f for every name in dir.
 func (fs diskFS) eachName(dir string, f func(name string) error) error {
 	if err := fs.before(StepReadDir, dir); err != nil {

@@ -84,6 +84,22 @@ func (d *Disk) reserve(n int64) error {
 	return err
 }
 
+// Missing is how many bytes have to go before a write of n bytes is let in: to
+// stay within the tier's bound, and to leave others on the disk what is theirs.
+// Not more than 0 where there is room.
+func (d *Disk) Missing(n int64) (ofBound, ofDisk int64, err error) {
+	u := d.acct.usage()
+	if u.SizeBytes > 0 {
+		ofBound = u.UsedBytes + u.ReservedBytes + n - u.SizeBytes
+	}
+	if d.cfg.MinFreeBytes > 0 {
+		var free int64
+		free, err = d.fs.freeBytes(d.cfg.Dir)
+		ofDisk = d.cfg.MinFreeBytes + u.ReservedBytes + n - free
+	}
+	return ofBound, ofDisk, err
+}
+
 // createTemp opens a temporary file beside where n is to be, making the
 // directory if it has gone.
 func (d *Disk) createTemp(n newFile) (*os.File, error) {

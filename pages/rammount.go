@@ -35,6 +35,10 @@ const ramMountFlags = unix.MS_NOEXEC | unix.MS_NOSUID | unix.MS_NODEV
 // an inode costs about 1 KiB of kernel memory only when it is used.
 const minRAMInodes = 1 << 20
 
+// RAMBytes is the size of the tmpfs for l1Bytes of pages: journals, manifests and
+// handles need some too.
+func RAMBytes(l1Bytes int64) int64 { return l1Bytes + l1Bytes/16 + 64<<20 }
+
 // MountRAM mounts a tmpfs of sizeBytes at dir, which must exist. With
 // hugePages it asks for huge=within_size and does without where the kernel
 // refuses the option (built without it). The mount outlives the process that

@@ -44,6 +44,7 @@ type message struct {
 	Limit       time.Duration `json:"limit,omitempty"`
 	Passthrough bool          `json:"passthrough,omitempty"`
 	Version     string        `json:"version,omitempty"`
+	Unsaved     int64         `json:"unsaved,omitempty"` // bytes that a shutdown could not write to disk
 	Config      *daemonConfig `json:"config,omitempty"`
 }
 

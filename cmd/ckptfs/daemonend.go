@@ -17,9 +17,10 @@ const (
 	shutdownPause = 300 * time.Millisecond
 )
 
-// stopper is a filesystem that has more to do at a shutdown than Drain.
+// stopper is a filesystem that has more to do at a shutdown than Drain. unsavedBytes of pages are in RAM only then, and
+// should not be.
 type stopper interface {
-	Stop(ctx context.Context) error
+	Stop(ctx context.Context) (unsavedBytes int64, err error)
 }
 
 // untilEnd does what the keeper says until there is nothing left to serve, and closes fs.
@@ -28,13 +29,17 @@ func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) erro
 	for {
 		select {
 		case m := <-l.drain:
+			reply := message{Op: opDrained}
 			if m.Reason == drainUpgrade {
 				dev.hold(upgradePause)
-			} else if err := shutDown(fs, m.Limit); err != nil {
-				unfinished = fmt.Errorf("not everything that was under way could be finished: %w", err)
-				log.Warn(unfinished.Error())
+			} else {
+				var err error
+				if reply.Unsaved, err = shutDown(fs, m.Limit); err != nil {
+					unfinished = fmt.Errorf("not everything that was under way could be finished: %w", err)
+					log.Warn(unfinished.Error())
+				}
 			}
-			l.send(message{Op: opDrained})
+			l.send(reply)
 		case <-l.exit:
 			quiet := dev.hold(shutdownPause)
 			dev.leave()
@@ -57,13 +62,13 @@ func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) erro
 }
 
 // shutDown finishes what fs wants to finish while it is still served, within limit.
-func shutDown(fs filesystem, limit time.Duration) error {
+func shutDown(fs filesystem, limit time.Duration) (unsavedBytes int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if s, ok := fs.(stopper); ok {
 		return s.Stop(ctx)
 	}
-	return fs.Drain(ctx)
+	return 0, fs.Drain(ctx)
 }
 
 func closeFS(fs filesystem) error {

@@ -21,6 +21,7 @@ type keeper struct {
 	cfg       daemonConfig // what every daemon is told, but for FreshMount
 	allow     bool         // other users may enter the mount
 	keepRAM   bool         // leave the RAM tier where it is at a clean stop
+	unsaved   int64        // bytes of pages that the daemon could not write to disk at a stop
 	budget    time.Duration
 	watchdog  time.Duration // a daemon that hangs for so long is killed; 0: never
 	log       *slog.Logger

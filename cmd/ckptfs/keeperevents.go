@@ -47,6 +47,7 @@ func (k *keeper) onMessage(m message) {
 	case opPong:
 		k.onPong(m)
 	case opDrained:
+		k.unsaved = m.Unsaved
 		k.onDrained()
 	case opUnmounted:
 		k.log.Info("the kernel has ended the connection")

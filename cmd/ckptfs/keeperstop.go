@@ -102,8 +102,12 @@ func (k *keeper) finish(clean bool, how string) {
 
 // releaseRAM gives the RAM tier's memory back after a clean stop, unless it is to be kept for the next start.
 func (k *keeper) releaseRAM() {
-	if k.keepRAM {
+	switch {
+	case k.keepRAM:
 		k.log.Info("the RAM tier is kept", "dir", k.ram.dir)
+		return
+	case k.unsaved > 0:
+		k.log.Warn("the RAM tier is kept for the next start, since not all of it could be written to disk; to lose that, "+k.ram.howToLose(), "dir", k.ram.dir, "bytes", k.unsaved)
 		return
 	}
 	if err := k.ram.release(); err != nil {

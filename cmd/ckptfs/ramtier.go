@@ -75,23 +75,20 @@ func openRAMTier(stateDir, kind string, l1Bytes int64, log *slog.Logger) (ramTie
 	return tier, withCode(exitRAM, err)
 }
 
-// tmpfsBytes is the hard size of the tmpfs for l1Bytes of pages: journals, manifests and handles need some too.
-func tmpfsBytes(l1Bytes int64) int64 { return l1Bytes + l1Bytes/16 + 64<<20 }
-
 func mountTmpfs(dir string, l1Bytes int64) (ramTier, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return ramTier{}, err
 	}
-	if err := pages.MountRAM(dir, tmpfsBytes(l1Bytes), true); err != nil {
+	if err := pages.MountRAM(dir, pages.RAMBytes(l1Bytes), true); err != nil {
 		return ramTier{}, err
 	}
 	return ramTier{dir: dir, kind: ramTmpfs, hugePages: hasHugePages(dir)}, nil
 }
 
 func adoptTmpfs(dir string, l1Bytes int64, log *slog.Logger) (ramTier, error) {
-	if err := pages.ResizeRAM(dir, tmpfsBytes(l1Bytes)); err != nil {
-		// More is in use than the new size: pages must go first, which is the daemon's work.
-		log.Warn("the RAM tier keeps its size for now", "dir", dir, "err", err)
+	if err := pages.ResizeRAM(dir, pages.RAMBytes(l1Bytes)); err != nil {
+		// More is in use than the new size: pages must go first, and then the daemon does it.
+		log.Info("the RAM tier keeps its size for now", "dir", dir, "err", err)
 	}
 	return ramTier{dir: dir, kind: ramTmpfs, hugePages: hasHugePages(dir), adopted: true}, nil
 }
@@ -144,6 +141,14 @@ func openShared(dir string, l1Bytes int64) (ramTier, error) {
 			sharedTmpfs, sizeValue(int64(fs.Blocks)*fs.Bsize).people(), sizeValue(l1Bytes).people()))
 	}
 	return ramTier{dir: dir, kind: ramShm, adopted: adopted}, nil
+}
+
+// howToLose is the command that gives up a tier that was kept.
+func (t ramTier) howToLose() string {
+	if t.kind == ramShm {
+		return "rm -r " + t.dir
+	}
+	return "umount " + t.dir
 }
 
 // release gives the memory back at a clean stop. A tmpfs that a client still uses by a mapping goes with that.

@@ -1,0 +1,111 @@
+package evict
+
+import (
+	"context"
+	"errors"
+
+	"ckptfs/index"
+	"ckptfs/pages"
+)
+
+// The disk tier's bounds: --l2-size, which it may not exceed, and --l2-min-free,
+// which it leaves to others on its disk.
+
+// mostForOthers is the part of the tier that goes at once because the disk has
+// too little left. Where more is missing somebody else has filled the disk, and
+// giving up pages would not help.
+const mostForOthers = 1.0 / 8
+
+// diskFull reports whether a write failed at one of the bounds.
+func diskFull(err error) bool {
+	return errors.Is(err, pages.ErrDiskBound) || errors.Is(err, pages.ErrDiskMinFree)
+}
+
+// diskRoom makes room in the disk tier for a write of so many bytes, on behalf of
+// a generation (0: nobody knows for whom). True if it may be enough.
+func (t *Tiers) diskRoom(ctx context.Context, need int64, on index.ObjectID) bool {
+	t.bounding.Lock()
+	defer t.bounding.Unlock()
+	over, others, err := t.Disk.Missing(need)
+	if err != nil {
+		return false
+	}
+	u := t.Disk.Usage()
+	if float64(others) > mostForOthers*float64(u.ContentBytes()) {
+		return false
+	}
+	missing := max(over, others)
+	// A little more than needed, so that not every write comes here.
+	t.giveUp(ctx, missing+u.ContentBytes()/64, on)
+	return u.UsedBytes-t.Disk.Usage().UsedBytes >= missing
+}
+
+// giveUp retires generations with pages on disk, as wholes, until so many bytes
+// of it are free: the superseded first, then the coldest. None goes that is wanted
+// more than the one on whose behalf it is: that one goes itself then. bounding is
+// held.
+func (t *Tiers) giveUp(ctx context.Context, bytes int64, on index.ObjectID) (generations int) {
+	target := t.Disk.Usage().UsedBytes - bytes
+	for _, id := range t.Coldest() {
+		if t.Disk.Usage().UsedBytes <= target || ctx.Err() != nil {
+			break
+		}
+		g := t.Index.GenerationByID(id)
+		if g == nil || id != on && !t.onDisk(g) {
+			continue
+		}
+		if g.Pinned() || !t.Spare(g.ID) {
+			if id == on {
+				return generations
+			}
+			continue
+		}
+		if err := t.Retire([]*index.Generation{g}, ReasonDiskFull); err == nil {
+			t.Counts.RetiredDisk.Add(1)
+			generations++
+		}
+		t.Spared(g.ID)
+		if id == on {
+			return generations
+		}
+	}
+	return generations
+}
+
+// FitDisk brings a tier that holds more than its bound, since that has become
+// smaller, down to it. The policy must have learned what there is.
+func (t *Tiers) FitDisk(ctx context.Context) {
+	if t.Disk == nil {
+		return
+	}
+	t.bounding.Lock()
+	defer t.bounding.Unlock()
+	over, _, err := t.Disk.Missing(0)
+	if err != nil || over <= 0 {
+		return
+	}
+	u := t.Disk.Usage()
+	t.Log.Warn("the disk tier holds more than --l2-size; generations are given up, the coldest first",
+		"bytes", u.UsedBytes, "bound", u.SizeBytes, "too_many_bytes", over, "generations", t.Index.Count())
+	n := t.giveUp(ctx, over, 0)
+	left, _, _ := t.Disk.Missing(0)
+	t.Log.Info("the disk tier is within --l2-size", "generations_given_up", n, "bytes", t.Disk.Usage().UsedBytes, "too_many_bytes", max(left, 0))
+}
+
+// onDisk reports whether the generation has pages on disk.
+func (t *Tiers) onDisk(g *index.Generation) bool {
+	c, err := t.Index.Contents(g)
+	if err != nil {
+		return false
+	}
+	ps, err := t.Index.Pages(c.Pages)
+	if err != nil {
+		return false
+	}
+	for _, p := range ps {
+		if p != nil && p.Disk() != 0 {
+			return true
+		}
+	}
+	return false
+}
