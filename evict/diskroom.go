@@ -61,7 +61,6 @@ func (t *Tiers) giveUp(ctx context.Context, bytes int64, on index.ObjectID) (gen
 			continue
 		}
 		if err := t.Retire([]*index.Generation{g}, ReasonDiskFull); err == nil {
-			t.Counts.RetiredDisk.Add(1)
 			generations++
 		}
 		t.Spared(g.ID)

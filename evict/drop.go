@@ -20,19 +20,18 @@ func (t *Tiers) drop(id index.ObjectID, why retention.Reason, planned int64) {
 	if g.Used() > planned && g.Used() != g.Published {
 		return
 	}
-	reason, retired, saved := ReasonSuperseded, &t.Counts.RetiredSuperseded, &t.Counts.DroppedSuperseded
+	reason, saved := ReasonSuperseded, &t.Counts.DroppedSuperseded
 	switch why {
 	case retention.ReasonUnlikely:
-		reason, retired, saved = ReasonUnlikely, &t.Counts.RetiredUnlikely, &t.Counts.DroppedUnlikely
+		reason, saved = ReasonUnlikely, &t.Counts.DroppedUnlikely
 	case retention.ReasonCold:
-		reason, retired, saved = ReasonPressure, &t.Counts.RetiredPressure, &t.Counts.DroppedPressure
+		reason, saved = ReasonPressure, &t.Counts.DroppedPressure
 	}
 	dirty := t.dirtyOf(g)
 	if err := t.Retire([]*index.Generation{g}, reason); err != nil {
 		t.Log.Warn("a generation could not be retired to make room", "generation", g.Name, "error", err)
 		return
 	}
-	retired.Add(1)
 	for _, p := range dirty {
 		if _, known := t.res.homeOf(p.ID); !known {
 			saved.Add(p.Bytes)

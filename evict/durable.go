@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 
 	"ckptfs/index"
@@ -66,22 +65,9 @@ func (t *Tiers) savePage(ctx context.Context, p *index.Page) (stored int64, err 
 
 // put writes a page that is in RAM, durably, and makes room for it once.
 func (t *Tiers) put(ctx context.Context, id pages.ID, key pages.Key, bytes int64) (int64, error) {
-	f, err := t.RAM.Open(id)
-	if errors.Is(err, os.ErrNotExist) {
+	stored, err := t.store(ctx, id, key, bytes, storing{durable: true, room: true, count: &t.Counts.WrittenDurable}, 0)
+	if errors.Is(err, errNotInRAM) {
 		return 0, t.Disk.Sync(key) // evicted in this instant
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	stored, err := t.Disk.Put(ctx, key, f, bytes, true)
-	if diskFull(err) && t.diskRoom(ctx, bytes, 0) {
-		stored, err = t.Disk.Put(ctx, key, f, bytes, true)
-	}
-	if err == nil {
-		t.Counts.WrittenBytes.Add(bytes)
-		t.Counts.WrittenDurable.Add(bytes)
-		t.Counts.StoredBytes.Add(stored)
 	}
 	return stored, err
 }

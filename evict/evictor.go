@@ -243,7 +243,7 @@ func (p *pass) writeBackPart(ctx context.Context, home index.ObjectID, own bool)
 	if !own {
 		dirty = p.enough(dirty)
 	}
-	p.Counts.WrittenEvict.Add(p.writeBack(ctx, dirty, false, p.res.owner))
+	p.writeBack(ctx, dirty, storing{room: true, on: p.res.owner, count: &p.Counts.WrittenEvict})
 	return p.evict(ctx, dirty, own)
 }
 

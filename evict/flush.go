@@ -39,7 +39,7 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 		for _, e := range batch {
 			e.retryAt = 0 // this is the last time to try
 		}
-		t.Counts.WrittenFlush.Add(t.writeBack(ctx, batch, false, on))
+		t.writeBack(ctx, batch, storing{room: true, on: on, count: &t.Counts.WrittenFlush})
 		if t.Now().Sub(lastTold) >= 2*time.Second {
 			lastTold = t.Now()
 			left := len(t.res.dirty())

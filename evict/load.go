@@ -105,7 +105,9 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 		return false, nil
 	}
 	t.reading.Add(1)
+	done := t.health.begin(WorkLoad)
 	err = t.copyIn(ctx, p)
+	took := done(err)
 	t.reading.Add(-1)
 	if err != nil {
 		t.Budget.Unreserve(charge)
@@ -122,6 +124,7 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 	t.res.add(p, home, own)
 	t.Counts.LoadedBytes.Add(p.Bytes)
 	t.Counts.LoadedPages.Add(1)
+	t.took(WorkLoad, took)
 	return true, nil
 }
 
@@ -159,7 +162,6 @@ func (t *Tiers) lost(p *index.Page, why error) error {
 	if err := t.Retire(gs, ReasonLost); err != nil {
 		return err
 	}
-	t.Counts.RetiredLost.Add(int64(len(gs)))
 	return ErrPageLost
 }
 

@@ -54,6 +54,8 @@ type Config struct {
 	// Again is told of a generation that is published without anybody's request:
 	// the index had forgotten it. May be nil.
 	Again func(*index.Generation)
+	// Took is told how long something took. May be nil.
+	Took func(Work, time.Duration)
 }
 
 // Tiers makes one store of the RAM tier and the disk tier: it brings pages to
@@ -82,6 +84,7 @@ type Tiers struct {
 	failLogged atomic.Int64 // when a failed write was last logged, ns since 1970
 	kept       kept
 	blobs      blobs
+	health     *health
 	kick       chan struct{}
 	queue      chan []*index.Page // pages that lookups want in RAM
 	reading    atomic.Int64       // pages that are being read from disk in this moment
@@ -94,9 +97,8 @@ type Tiers struct {
 
 // Counts count since the start. Bytes are those of pages.
 type Counts struct {
-	WrittenBytes   atomic.Int64 // page bytes written to disk
 	WrittenPages   atomic.Int64
-	WrittenEvict   atomic.Int64 // of WrittenBytes: because RAM was needed
+	WrittenEvict   atomic.Int64 // page bytes written to disk because RAM was needed
 	WrittenFlush   atomic.Int64 // because the daemon stops
 	WrittenDurable atomic.Int64 // because somebody waits for durability
 	StoredBytes    atomic.Int64 // what objects of written pages take on disk
@@ -114,11 +116,11 @@ type Counts struct {
 	DroppedUnlikely   atomic.Int64
 	DroppedPressure   atomic.Int64
 	LostPages         atomic.Int64
-	RetiredLost       atomic.Int64 // generations
-	RetiredSuperseded atomic.Int64
-	RetiredUnlikely   atomic.Int64
-	RetiredPressure   atomic.Int64
-	RetiredDisk       atomic.Int64
+}
+
+// WrittenBytes is how many page bytes have been written to disk.
+func (c *Counts) WrittenBytes() int64 {
+	return c.WrittenEvict.Load() + c.WrittenFlush.Load() + c.WrittenDurable.Load()
 }
 
 // New makes the tiers; Start begins the background work.
@@ -130,6 +132,7 @@ func New(cfg Config) *Tiers {
 	t.hints.init()
 	t.kept.init()
 	t.blobs.init()
+	t.health = newHealth(cfg.Now)
 	t.Live.removed = t.forget
 	t.Budget.setKick(int64(float64(cfg.Budget.Limit())*cfg.High), t.wake)
 	return t
@@ -144,6 +147,7 @@ func (t *Tiers) Start() {
 	t.wg.Go(func() { t.keptLoop(ctx) })
 	if t.Disk != nil {
 		t.wg.Go(func() { t.blobLoop(ctx) })
+		t.wg.Go(func() { t.probeLoop(ctx) })
 	}
 	for range t.Loaders {
 		go func() { defer t.wg.Done(); t.loadLoop(ctx) }()
@@ -155,6 +159,12 @@ func (t *Tiers) Stop() {
 	if t.stop != nil {
 		t.stop()
 		t.wg.Wait()
+	}
+}
+
+func (t *Tiers) took(w Work, d time.Duration) {
+	if t.Took != nil {
+		t.Took(w, d)
 	}
 }
 

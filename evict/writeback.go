@@ -26,10 +26,8 @@ const failLogEvery = 10 * time.Second
 const yieldTime = 100 * time.Millisecond
 
 // writeBack writes the pages to the disk tier, several at a time, and records
-// it in one transaction. Pages whose last writes failed wait for their time. on
-// tells on whose behalf a page is written (see diskRoom). It returns how many page
-// bytes it has written.
-func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool, on func(*resident) index.ObjectID) (bytes int64) {
+// it in one transaction. Pages whose last writes failed wait for their time.
+func (t *Tiers) writeBack(ctx context.Context, es []*resident, how storing) {
 	now := t.Now().UnixNano()
 	work := make(chan *resident)
 	var mu sync.Mutex
@@ -40,7 +38,7 @@ func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool, on 
 		go func() {
 			defer wg.Done()
 			for e := range work {
-				if n, ok := t.writeOne(ctx, e, durable, on(e)); ok {
+				if n, ok := t.writeOne(ctx, e, how); ok {
 					mu.Lock()
 					done = append(done, written{e.page, n})
 					mu.Unlock()
@@ -58,14 +56,9 @@ func (t *Tiers) writeBack(ctx context.Context, es []*resident, durable bool, on 
 	}
 	close(work)
 	wg.Wait()
-	if len(done) == 0 {
-		return 0
+	if len(done) > 0 {
+		t.record(done)
 	}
-	t.record(done)
-	for _, w := range done {
-		bytes += w.page.Bytes
-	}
-	return bytes
 }
 
 // written is a page that has an object on disk, and what that takes there.
@@ -108,20 +101,15 @@ func (t *Tiers) removeObject(k pages.Key) {
 }
 
 // writeOne writes one page. Reads from disk go first, for a while.
-func (t *Tiers) writeOne(ctx context.Context, e *resident, durable bool, on index.ObjectID) (stored int64, ok bool) {
+func (t *Tiers) writeOne(ctx context.Context, e *resident, how storing) (stored int64, ok bool) {
 	if !t.res.setWriting(e, true) {
 		return 0, false
 	}
 	defer t.res.setWriting(e, false)
 	t.yield(ctx)
-	f, err := t.RAM.Open(e.page.ID)
-	if err != nil {
+	stored, err := t.store(ctx, e.page.ID, e.page.Key, e.page.Bytes, how, how.onBehalf(e))
+	if errors.Is(err, errNotInRAM) {
 		return 0, false // its row went meanwhile
-	}
-	defer f.Close()
-	stored, err = t.Disk.Put(ctx, e.page.Key, f, e.page.Bytes, durable)
-	if diskFull(err) && t.diskRoom(ctx, e.page.Bytes, on) {
-		stored, err = t.Disk.Put(ctx, e.page.Key, f, e.page.Bytes, durable)
 	}
 	if _, there := t.res.homeOf(e.page.ID); err != nil && !there {
 		return 0, false // its generation went to make room for others
@@ -131,8 +119,6 @@ func (t *Tiers) writeOne(ctx context.Context, e *resident, durable bool, on inde
 		return 0, false
 	}
 	e.fails.Store(0)
-	t.Counts.WrittenBytes.Add(e.page.Bytes)
-	t.Counts.StoredBytes.Add(stored)
 	return stored, true
 }
 

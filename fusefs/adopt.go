@@ -95,7 +95,7 @@ func (fs *FS) retireLost(absent []*index.Page) error {
 		return err
 	}
 	fs.log.Info("generations whose pages did not survive are retired", "generations", len(lost), "pages", len(absent))
-	fs.count.generationsRetired.Add(int64(len(lost)))
+	fs.count.retire(evict.ReasonLost, len(lost))
 	return fs.stage.Retire(lost, evict.ReasonLost, 0)
 }
 
@@ -109,7 +109,7 @@ func (fs *FS) retireServerSide(gs []*index.Generation, reason index.Reason) erro
 	if err := fs.stage.Retire(gs, reason, 0); err != nil {
 		return err
 	}
-	fs.count.generationsRetired.Add(int64(len(gs)))
+	fs.count.retire(reason, len(gs))
 	for _, g := range gs {
 		fs.log.Info("generation retired", "reason", string(reason), "identity", g.Identity.Name, "generation", g.Name, "age", fs.now().Sub(time.Unix(0, g.Published)).Round(time.Second))
 		fs.notify.entry(makeNode(kindIdentity, g.Identity.ID), g.Name)

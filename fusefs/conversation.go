@@ -209,6 +209,8 @@ func (fs *FS) answerFind(h *handle, request []byte) ([]byte, bool, error) {
 		return nil, false, err
 	}
 	fs.count.lookups.Add(1)
+	began := fs.now()
+	defer func() { fs.metrics.lookup.Observe(fs.now().Sub(began).Seconds()) }()
 	var r findReply
 	res, err := fs.idx.Find(i, req, func(g *index.Generation) index.Verdict {
 		return fs.offer(h, g, &r)

@@ -42,18 +42,19 @@ type Config struct {
 	Passthrough bool // try to have the kernel do page I/O itself
 	FreshMount  bool // no former daemon served this mount: no handle or staging of it can be alive
 
-	FuseFD    int // /dev/fuse, for notifications
-	KeeperPID int
-	PID       int
-	Restarts  int
-	LastDeath string // how the daemon before ended, if it was started again
-	Upgrade   string // why the last upgrade was taken back
-	Resend    bool   // the kernel sends again what a killed daemon had not answered
-	Version   string
-	HugePages bool
-	Effective any // what config.json says
-	Logger    *slog.Logger
-	Now       func() time.Time // nil is time.Now
+	FuseFD      int // /dev/fuse, for notifications
+	KeeperPID   int
+	PID         int
+	Restarts    int
+	LastDeath   string // how the daemon before ended, if it was started again
+	LastDeathAt time.Time
+	Upgrade     string // why the last upgrade was taken back
+	Resend      bool   // the kernel sends again what a killed daemon had not answered
+	Version     string
+	HugePages   bool
+	Effective   any // what config.json says
+	Logger      *slog.Logger
+	Now         func() time.Time // nil is time.Now
 }
 
 // FS serves the tree. It implements fuse.RawFileSystem.
@@ -76,21 +77,24 @@ type FS struct {
 	stage   *staging.Manager
 	leases  *leases
 
-	handles *handleTable
-	backing *backingIDs
-	notify  *notifier
-	started time.Time
-	server  atomic.Pointer[fuse.Server]
-	count   counters
-	gate    gate
-	root    rootAttr
-	tombs   tombstones
+	handles  *handleTable
+	backing  *backingIDs
+	notify   *notifier
+	started  time.Time
+	server   atomic.Pointer[fuse.Server]
+	count    counters
+	counters []counter // what status and metrics show of them
+	metrics  *metrics
+	gate     gate
+	root     rootAttr
+	tombs    tombstones
 
 	unpublishing sync.Mutex // one generation is turned into a draft at a time
 	bounding     sync.Mutex // one look for generations to retire at a time
 	closed       closedWriters
 
 	reconciled chan struct{} // closed when what no start waits for is done
+	stopping   atomic.Bool
 
 	keptFill atomic.Int64 // of the disk tier, as the index has it
 
@@ -107,11 +111,13 @@ func New(cfg Config) (*FS, error) {
 	if cfg.MaxHandles == 0 {
 		cfg.MaxHandles = defaultSlots
 	}
-	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now()}
+	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now(), metrics: newMetrics()}
 	if err := fs.open(); err != nil {
 		fs.closeParts()
 		return nil, err
 	}
+	fs.counters = fs.counterTable()
+	fs.metrics.registry.MustRegister(newStatusCollector(fs))
 	ctx, cancel := context.WithCancel(context.Background())
 	fs.stop = cancel
 	fs.reconciled = make(chan struct{})
@@ -150,7 +156,7 @@ func (fs *FS) open() (err error) {
 	fs.stage, err = staging.New(staging.Config{
 		Index: fs.idx, RAM: fs.ram, Live: fs.live, Budget: fs.budget, Writers: fs, Log: fs.log,
 		MaxStaging: fs.cfg.MaxStaging, Timeout: fs.cfg.StagingTimeout, AdmissionTimeout: fs.cfg.AdmissionTimeout,
-		AskRoom: fs.tiers.AskRoom, Evict: fs.evictOf, Retiring: fs.tiers.Retiring, Retired: fs.tiers.Retired, Save: fs.saveFirst, Changed: fs.linksChanged, Now: fs.now,
+		AskRoom: fs.tiers.AskRoom, Evict: fs.evictOf, Retiring: fs.tiers.Retiring, Retired: fs.tiers.Retired, Save: fs.saveFirst, Changed: fs.linksChanged, Waited: fs.metrics.waited, Now: fs.now,
 	}, fs.cfg.FreshMount)
 	if err != nil {
 		return err
@@ -179,7 +185,10 @@ func (fs *FS) Forget(nodeid, nlookup uint64) {}
 func (fs *FS) OnUnmount() {}
 
 // Drain lets the requests under way finish; later ones wait for the next daemon.
-func (fs *FS) Drain(ctx context.Context) error { return fs.gate.shut(ctx) }
+func (fs *FS) Drain(ctx context.Context) error {
+	fs.stopping.Store(true)
+	return fs.gate.shut(ctx)
+}
 
 // Close ends the background work and closes the state. The server must have
 // stopped, or been drained.

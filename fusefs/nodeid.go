@@ -57,6 +57,7 @@ const (
 	nodeStatus
 	nodeLeases
 	nodeConfig
+	nodeMetrics
 )
 
 func makeNode(k nodeKind, id index.ObjectID) nodeID {

@@ -68,6 +68,7 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 		return syscall.EXDEV
 	}
 	op, _ := opOf(&in.InHeader)
+	began := fs.now()
 	g, err := d.Publish(newName, op, func(g *index.Generation) { fs.bury(d, oldName, g, in.Pid) })
 	if errorIs(err, syscall.ENOENT) && fs.idx.GenerationByID(d.ID) != nil {
 		return syscall.EEXIST // another rank was the first
@@ -79,6 +80,7 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 	}
 	fs.notify.attributesOf(draftDirs(d)...)
 	fs.published(g, d.Superseded())
+	fs.metrics.publish.Observe(fs.now().Sub(began).Seconds())
 	return nil
 }
 

@@ -78,7 +78,7 @@ func (fs *FS) openTiers() error {
 		Policy: policyOf(tc), Log: fs.log, Now: fs.now,
 		High: tc.High, Low: tc.Low, WritePolicy: tc.WritePolicy,
 		Writers: writersAtATime, Loaders: loadersAtATime, LoadWait: loadWait,
-		Retire: fs.retireServerSide, Leases: fs.leases.all, Spare: fs.leases.spare, Spared: fs.leases.spared, Again: fs.publishedAgain,
+		Retire: fs.retireServerSide, Leases: fs.leases.all, Spare: fs.leases.spare, Spared: fs.leases.spared, Again: fs.publishedAgain, Took: fs.metrics.took,
 	})
 	fs.tiers.ExpectLearn()
 	return fs.ram.ClearLoads()
@@ -175,6 +175,8 @@ func (fs *FS) saveNode(n nodeID) error {
 	if err != nil {
 		return err
 	}
+	began := fs.now()
+	defer func() { fs.metrics.fsync.Observe(fs.now().Sub(began).Seconds()) }()
 	if whole != nil {
 		return fs.tiers.SaveGeneration(context.Background(), whole, rows)
 	}
@@ -215,6 +217,7 @@ func (fs *FS) reconcile(ctx context.Context) {
 // only in RAM is written to disk, as far as ctx and the disk allow. It tells how
 // many bytes could not be written that should be.
 func (fs *FS) Stop(ctx context.Context) (unsavedBytes int64, err error) {
+	fs.stopping.Store(true)
 	began := fs.now()
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -247,40 +250,5 @@ func (fs *FS) finishStores(limit time.Duration) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// tierCounters adds what the tiers count.
-func (fs *FS) tierCounters(m map[string]int64) {
-	c, held := &fs.tiers.Counts, fs.tiers.PolicyStats()
-	for name, v := range map[string]int64{
-		"disk_written_bytes":             c.WrittenBytes.Load(),
-		"disk_written_pages":             c.WrittenPages.Load(),
-		"disk_write_failures":            c.WriteFailures.Load(),
-		"loaded_bytes":                   c.LoadedBytes.Load(),
-		"loaded_pages":                   c.LoadedPages.Load(),
-		"uncached_opens":                 c.UncachedOpens.Load(),
-		"evicted_pages":                  c.EvictedPages.Load(),
-		"evicted_bytes":                  c.EvictedBytes.Load(),
-		"evicted_age_seconds":            c.EvictedAge.Load() / int64(time.Second),
-		"written_evict_bytes":            c.WrittenEvict.Load(),
-		"written_flush_bytes":            c.WrittenFlush.Load(),
-		"written_durable_bytes":          c.WrittenDurable.Load(),
-		"avoided_deduplicated_bytes":     c.Deduplicated.Load(),
-		"avoided_compressed_bytes":       c.WrittenBytes.Load() - c.StoredBytes.Load(),
-		"avoided_superseded_bytes":       c.DroppedSuperseded.Load(),
-		"avoided_unlikely_bytes":         c.DroppedUnlikely.Load(),
-		"dropped_pressure_bytes":         c.DroppedPressure.Load(),
-		"generations_retired_superseded": c.RetiredSuperseded.Load(),
-		"generations_retired_unlikely":   c.RetiredUnlikely.Load(),
-		"retention_generations":          int64(held.Generations),
-		"retention_conversations":        int64(held.Conversations),
-		"retention_bytes":                held.Bytes,
-		"lost_pages":                     c.LostPages.Load(),
-		"generations_retired_lost":       c.RetiredLost.Load(),
-		"generations_retired_pressure":   c.RetiredPressure.Load(),
-		"generations_retired_disk":       c.RetiredDisk.Load(),
-	} {
-		m[name] = v
 	}
 }

@@ -65,7 +65,8 @@ type daemonConfig struct {
 	Tiers            tierOptions   `json:"tiers"`
 	Log              logOptions    `json:"log"`
 
-	Flags map[string]any `json:"flags"` // for config.json
+	Flags       map[string]any `json:"flags"`        // for config.json
+	MetricsAddr string         `json:"metrics_addr"` // where daemonMetricsFD listens; "": there is none
 
 	FreshMount bool       `json:"fresh_mount"` // the kernel knows no node and no handle yet
 	Resend     bool       `json:"resend"`      // the kernel can send again what a dead daemon left unanswered
@@ -79,6 +80,7 @@ type keeperInfo struct {
 	Started      time.Time `json:"started"`
 	Restarts     int       `json:"restarts"`                // daemons started again after one died
 	LastDeath    string    `json:"last_death,omitempty"`    // how the last of them ended
+	LastDeathAt  time.Time `json:"last_death_at"`           // and when
 	Recovery     string    `json:"recovery"`                // recoverResend or recoverRemount
 	UpgradeError string    `json:"upgrade_error,omitempty"` // why the last upgrade was taken back
 }

@@ -71,7 +71,11 @@ func runDaemon(newFS newFSFunc, io streams) error {
 	}
 	slog.SetDefault(log) // for what go-fuse says by package log
 	raiseFileLimit(log)
-	if err := serve(newFS, link, log); err != nil {
+	metrics, err := startMetrics(cfg, log)
+	if err == nil {
+		err = serve(newFS, link, metrics, log)
+	}
+	if err != nil {
 		link.send(message{Op: opFatal, Reason: err.Error(), Code: fatalCode(err)})
 		return err
 	}
@@ -87,7 +91,7 @@ func fatalCode(err error) int {
 }
 
 // serve opens the filesystem, takes over the kernel's connection and serves until the end.
-func serve(newFS newFSFunc, link *keeperLink, log *slog.Logger) error {
+func serve(newFS newFSFunc, link *keeperLink, metrics *metricsServer, log *slog.Logger) error {
 	began := time.Now()
 	lock, err := lockFileWithin(filepath.Join(link.cfg.StateDir, daemonLockName), true, formerDaemonLimit)
 	if err != nil {
@@ -124,6 +128,7 @@ func serve(newFS newFSFunc, link *keeperLink, log *slog.Logger) error {
 	}
 	dev.start()
 	link.serving(dev)
+	metrics.serving(fs)
 	log.Debug("serving", "took", time.Since(began))
-	return link.untilEnd(fs, dev, log)
+	return link.untilEnd(fs, dev, metrics, log)
 }

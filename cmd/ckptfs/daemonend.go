@@ -24,11 +24,12 @@ type stopper interface {
 }
 
 // untilEnd does what the keeper says until there is nothing left to serve, and closes fs.
-func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) error {
+func (l *keeperLink) untilEnd(fs filesystem, dev *device, metrics *metricsServer, log *slog.Logger) error {
 	var unfinished error
 	for {
 		select {
 		case m := <-l.drain:
+			metrics.drain()
 			reply := message{Op: opDrained}
 			if m.Reason == drainUpgrade {
 				dev.hold(upgradePause)
@@ -43,6 +44,7 @@ func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) erro
 		case <-l.exit:
 			quiet := dev.hold(shutdownPause)
 			dev.leave()
+			quiet = metrics.end(shutdownPause) && quiet
 			if unfinished != nil || !quiet {
 				// Something still uses fs, so it is left as it is. The next start finds it as after a crash.
 				log.Debug("ending without closing", "quiet", quiet)
@@ -51,7 +53,7 @@ func (l *keeperLink) untilEnd(fs filesystem, dev *device, log *slog.Logger) erro
 			return closeFS(fs)
 		case <-dev.ended:
 			l.send(message{Op: opUnmounted})
-			if !dev.hold(shutdownPause) {
+			if !dev.hold(shutdownPause) || !metrics.end(shutdownPause) {
 				return unfinished
 			}
 			return closeFS(fs)

@@ -21,6 +21,7 @@ const (
 	daemonServeFD   = 4 // where the INIT waits; /dev/fuse takes its place afterwards
 	daemonControlFD = 5 // the socket to the keeper
 	daemonCrashFD   = 6 // takes what the Go runtime says when it crashes
+	daemonMetricsFD = 7 // listens for who wants metrics; only with --metrics-addr
 )
 
 // daemonProcess is a running daemon, seen from the keeper. Everything that it does arrives as an event.
@@ -39,9 +40,10 @@ type daemonEvent struct {
 	ended *os.ProcessState
 }
 
-// startDaemon runs the binary at execPath as a daemon that serves what comes out of dev. The caller must have locked
+// startDaemon runs the binary at execPath as a daemon that serves what comes out of dev, and metrics if that is not
+// nil. The caller must have locked
 // its goroutine to its thread and stay on it: the daemon is killed when that thread ends.
-func startDaemon(execPath string, cfg *daemonConfig, dev *os.File, init initPacket, stderr io.Writer) (*daemonProcess, error) {
+func startDaemon(execPath string, cfg *daemonConfig, dev, metrics *os.File, init initPacket, stderr io.Writer) (*daemonProcess, error) {
 	ours, theirs, err := socketPair(unix.SOCK_SEQPACKET)
 	if err != nil {
 		return nil, err
@@ -67,6 +69,9 @@ func startDaemon(execPath string, cfg *daemonConfig, dev *os.File, init initPack
 		events:  make(chan daemonEvent, 16),
 	}
 	p.cmd.ExtraFiles = []*os.File{dev, theirs, theirControl, crash} // daemonFuseFD and on
+	if metrics != nil {
+		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, metrics)
+	}
 	_, err = ours.Write(init)
 	if err == nil {
 		err = p.control.send(message{Op: opConfig, Config: cfg})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"path/filepath"
 	"strconv"
 
@@ -33,12 +34,13 @@ func flagValues(fs *pflag.FlagSet) map[string]any {
 	return values
 }
 
-// effective is what config.json says of a mount with this state directory and disk tier.
+// effective is what config.json says of a mount with this state directory: what was given, and what came of it.
 func (o *mountOptions) effective(state string) map[string]any {
-	o.values["state"] = state
-	o.values["l2-dir"] = o.Tiers.Dir
+	values := map[string]any{}
+	maps.Copy(values, o.values)
+	values["state"], values["metrics-addr"], values["l2-dir"] = state, o.MetricsAddr, o.Tiers.Dir
 	if o.Tiers.Dir == "" {
-		o.values["l2-dir"] = filepath.Join(state, "disk")
+		values["l2-dir"] = filepath.Join(state, "disk")
 	}
-	return o.values
+	return values
 }

@@ -31,6 +31,7 @@ type keeper struct {
 	ram       ramTier
 	fuse      *fuseMount
 	image     *binaryImage
+	metrics   *os.File // listens for who wants metrics; nil: nobody is to
 	limit     *restartLimit
 	announced bool // the line on stdout was written
 
@@ -120,7 +121,7 @@ func (k *keeper) startDaemon() {
 	}
 	k.ready, k.fatal, k.exitSent = time.Time{}, nil, false
 	k.ping.reset()
-	d, err := startDaemon(k.image.execPath(), &cfg, k.fuse.dev, offered, k.io.err)
+	d, err := startDaemon(k.image.execPath(), &cfg, k.fuse.dev, k.metrics, offered, k.io.err)
 	if err != nil {
 		k.onDeath(death{at: time.Now(), how: err.Error()})
 		return

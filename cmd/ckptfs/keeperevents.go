@@ -115,7 +115,7 @@ func (k *keeper) onDeath(d death) {
 		return
 	}
 	k.cfg.Keeper.Restarts++
-	k.cfg.Keeper.LastDeath = d.how
+	k.cfg.Keeper.LastDeath, k.cfg.Keeper.LastDeathAt = d.how, d.at
 	k.log.Warn("the daemon died, starting it again", "pid", d.pid, "how", d.how, "wait", wait)
 	if wait == 0 {
 		k.startDaemon()

@@ -44,6 +44,7 @@ type mountOptions struct {
 	MakeDir          bool
 	Watchdog         time.Duration
 	ShutdownBudget   time.Duration
+	MetricsAddr      string
 	Tiers            tierOptions
 	Log              logOptions
 
@@ -65,6 +66,7 @@ func (o *mountOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.MakeDir, "mkdir", false, "make the mount point, and what is missing above it, first")
 	fs.DurationVar(&o.Watchdog, "watchdog", 30*time.Second, "replace a daemon that has hung for so long: answers nothing, or takes no calls; 0: never")
 	fs.DurationVar(&o.ShutdownBudget, "shutdown-budget", 8*time.Second, "time for a clean stop, from signal to exit")
+	fs.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz by HTTP at `HOST:PORT`, or on loopback at :PORT; nowhere by default")
 	o.Tiers.AddFlags(fs)
 	o.Log.AddFlags(fs)
 }
@@ -127,6 +129,10 @@ func (o *mountOptions) validate(memory int64) error {
 	}
 	if memory > 0 && int64(o.L1Size) > memory {
 		err = errors.Join(err, fmt.Errorf("--l1-size %s is more than the memory there is (%s)", &o.L1Size, sizeValue(memory).people()))
+	}
+	if o.MetricsAddr != "" {
+		_, aerr := metricsAddress(o.MetricsAddr)
+		err = errors.Join(err, aerr)
 	}
 	if o.Watchdog < 0 || (o.Watchdog > 0 && o.Watchdog < time.Second) {
 		err = errors.Join(err, errors.New("--watchdog must be 0 or at least 1s"))

@@ -76,6 +76,10 @@ func (o *mountOptions) takeHold(state string, point mountPoint, lock *fileLock, 
 			return nil, err
 		}
 	}
+	metrics, err := o.listen(log)
+	if err != nil {
+		return nil, err
+	}
 	ram, err := openRAMTier(state, o.RAMTier, int64(o.L1Size), log)
 	if err != nil {
 		return nil, err
@@ -93,7 +97,27 @@ func (o *mountOptions) takeHold(state string, point mountPoint, lock *fileLock, 
 	if err := lock.describe(mountRecord(fuse)); err != nil {
 		log.Warn("the mount could not be recorded in the state directory", "err", err)
 	}
-	return o.newKeeper(state, lock, ram, fuse, image, io, log), nil
+	k := o.newKeeper(state, lock, ram, fuse, image, io, log)
+	k.metrics, k.cfg.MetricsAddr = metrics, o.MetricsAddr
+	return k, nil
+}
+
+// listen listens at --metrics-addr, if there is one, and makes it the address that came of it.
+func (o *mountOptions) listen(log *slog.Logger) (*os.File, error) {
+	if o.MetricsAddr == "" {
+		return nil, nil
+	}
+	address, err := metricsAddress(o.MetricsAddr)
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	socket, address, err := listenMetrics(address)
+	if err != nil {
+		return nil, err
+	}
+	o.MetricsAddr = address
+	log.Info("metrics are served", "url", "http://"+address+"/metrics")
+	return socket, nil
 }
 
 // awaitFormerDaemon waits until the daemon of a killed keeper is gone; it may still be writing. One that was killed

@@ -26,6 +26,7 @@ func openFS(cfg *daemonConfig, log *slog.Logger) (filesystem, error) {
 		KeeperPID:        cfg.Keeper.PID,
 		Restarts:         cfg.Keeper.Restarts,
 		LastDeath:        cfg.Keeper.LastDeath,
+		LastDeathAt:      cfg.Keeper.LastDeathAt,
 		Upgrade:          cfg.Keeper.UpgradeError,
 		Resend:           cfg.Resend,
 		Version:          buildVersion(),

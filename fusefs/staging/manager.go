@@ -32,7 +32,8 @@ type Writers interface {
 	Writing(id pages.ID) bool
 }
 
-// Config is what a Manager works with. All of it is needed.
+// Config is what a Manager works with. All of it is needed that does not say
+// otherwise.
 type Config struct {
 	Index   *index.Index
 	RAM     *pages.RAM
@@ -61,6 +62,8 @@ type Config struct {
 	// Changed is told, with no lock held, whenever the link counts of pages
 	// have changed. It returns when no process sees the old ones.
 	Changed func(ids []pages.ID)
+	// Waited is told how long a manifest has waited for RAM. May be nil.
+	Waited func(time.Duration)
 	// Now is the clock.
 	Now func() time.Time
 }

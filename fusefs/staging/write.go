@@ -96,7 +96,12 @@ func (d *Draft) reserveSlot(ctx context.Context, slot int, pageBytes int64) erro
 func (m *Manager) reserve(ctx context.Context, n int64) error {
 	ctx, cancel := context.WithTimeout(ctx, m.AdmissionTimeout)
 	defer cancel()
-	return m.Budget.Reserve(ctx, n, m.AskRoom)
+	began := m.Now()
+	err := m.Budget.Reserve(ctx, n, m.AskRoom)
+	if m.Waited != nil {
+		m.Waited(m.Now().Sub(began))
+	}
+	return err
 }
 
 // createFile makes a staged page's file with its owner.
