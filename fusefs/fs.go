@@ -121,11 +121,12 @@ func New(cfg Config) (*FS, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	fs.stop = cancel
 	fs.reconciled = make(chan struct{})
-	fs.wg.Add(3)
+	fs.wg.Add(4)
 	go func() { defer fs.wg.Done(); fs.notify.run(ctx) }()
 	go func() { defer fs.wg.Done(); fs.reconcile(ctx) }()
 	fs.tiers.Start()
 	go func() { defer fs.wg.Done(); fs.housekeep(ctx) }()
+	go func() { defer fs.wg.Done(); fs.checkpoint(ctx) }()
 	return fs, nil
 }
 

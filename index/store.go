@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Options are the settings of Open. The zero value has good ones.
@@ -22,6 +20,7 @@ type Options struct {
 	CachedContents   int           // generations whose contents are kept; 4096
 	CachedBytes      int64         // bytes of contents kept; 64 MiB
 	WriterCacheBytes int64         // SQLite's page cache of the writer; 8 MiB
+	LogBytes         int64         // the log is made to begin again when it is longer; 32 MiB
 	ReservePath      string        // a file that keeps space for deletions on a full disk; "": none
 	ReserveBytes     int64         // its size; 4 MiB
 }
@@ -36,6 +35,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CachedContents, 1<<12)
 	setDefault(&o.CachedBytes, 64<<20)
 	setDefault(&o.WriterCacheBytes, 8<<20)
+	setDefault(&o.LogBytes, 32<<20)
 	setDefault(&o.ReserveBytes, 4<<20)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -67,6 +67,9 @@ type Index struct {
 	writer  writer
 	readers *readers
 	zstd    *manifestCodec
+
+	checkpoints *readers // the one connection that empties the log
+	checkpoint  checkpointState
 
 	ids         ids
 	ops         ops
@@ -142,9 +145,11 @@ func newIndex(path string, opt Options) *Index {
 		busy, "journal_mode=WAL", "synchronous=NORMAL",
 		fmt.Sprintf("cache_size=-%d", opt.WriterCacheBytes>>10),
 		// Checkpoint does it in time; this only bounds the log if nobody calls it.
-		"wal_autocheckpoint=4096",
+		fmt.Sprintf("wal_autocheckpoint=%d", 2*opt.LogBytes/logPageBytes),
 	}
 	x.readers = newReaders(path, opt.Readers, []string{busy, "query_only=1"})
+	x.checkpoints = newReaders(path, 1, []string{busy, "query_only=1"})
+	x.checkpoint.left = true // a former process may have left something in the log
 	x.mu.modelByID = make(map[ObjectID]*Model)
 	x.mu.identityByID = make(map[ObjectID]*Identity)
 	x.mu.generationByID = make(map[ObjectID]*Generation)
@@ -226,36 +231,9 @@ func (x *Index) Close() error {
 // closed empties the log.
 func (x *Index) closeConnections() error {
 	x.readers.close()
+	x.checkpoints.close()
 	x.zstd.close()
 	return x.writer.close()
-}
-
-// Sync returns when everything committed so far is on stable storage. What is
-// not in the log any more has been synced before it was taken out.
-func (x *Index) Sync() error {
-	f, err := os.Open(x.path + "-wal")
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("index: %w", err)
-	}
-	defer f.Close()
-	if err := unix.Fdatasync(int(f.Fd())); err != nil {
-		return fmt.Errorf("index: syncing %s-wal: %w", x.path, err)
-	}
-	return nil
-}
-
-// Checkpoint copies what the log has into the database, so that the log can
-// begin again. The daemon calls it every few seconds: it waits for the disk,
-// and nobody waits for it.
-func (x *Index) Checkpoint() error {
-	err := x.readers.read(func(c *conn) error { return c.query("PRAGMA wal_checkpoint(PASSIVE)", nil) })
-	if err != nil {
-		return fmt.Errorf("index: checkpoint: %w", err)
-	}
-	return nil
 }
 
 func syncDir(dir string) error {

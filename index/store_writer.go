@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"modernc.org/sqlite"
 )
@@ -166,6 +167,28 @@ func (r *readers) take() (*conn, error) {
 	default:
 		return openConn(r.path, "rw", r.pragmas...)
 	}
+}
+
+// pause keeps reads from beginning and waits until none is under way, at most so
+// long. resume ends it. False: there are reads still, and nothing is paused.
+func (r *readers) pause(wait time.Duration) (resume func(), ok bool) {
+	timeout := time.After(wait)
+	taken := 0
+	resume = func() {
+		for range taken {
+			<-r.slots
+		}
+	}
+	for taken < cap(r.slots) {
+		select {
+		case r.slots <- struct{}{}:
+			taken++
+		case <-timeout:
+			resume()
+			return nil, false
+		}
+	}
+	return resume, true
 }
 
 // close waits for the reads under way and closes the connections. A later
