@@ -3,6 +3,7 @@ package evict
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -68,11 +69,11 @@ func (b *blobs) end(g *index.Generation) {
 
 // Retiring takes the blobs of generations away that are about to be retired, and
 // keeps new ones from being written. The caller ends that with the function
-// returned, which is told whether they are retired. A blob that cannot be
-// removed stays; Reconcile finds it.
-func (t *Tiers) Retiring(gs []*index.Generation) (done func(retired bool)) {
+// returned; those that are still published then get their blobs again. A blob
+// that cannot be removed stays; Reconcile finds it.
+func (t *Tiers) Retiring(gs []*index.Generation) (done func()) {
 	if t.Disk == nil {
-		return func(bool) {}
+		return func() {}
 	}
 	b := &t.blobs
 	for _, g := range gs {
@@ -89,17 +90,18 @@ func (t *Tiers) Retiring(gs []*index.Generation) (done func(retired bool)) {
 			t.Log.Warn("the blob of a retired generation is left for the next look", "generation", g.Name, "error", err)
 		}
 	}
-	return func(retired bool) {
+	return func() {
+		left := slices.DeleteFunc(slices.Clone(gs), (*index.Generation).Retired)
 		b.mu.Lock()
 		for _, g := range gs {
 			delete(b.going, g.ID)
 		}
-		b.dirty = b.dirty || !retired
+		b.dirty = b.dirty || len(left) > 0
 		b.mu.Unlock()
-		if retired {
+		if len(left) == 0 {
 			return
 		}
-		if err := t.Index.SetBlob(gs, false); err != nil {
+		if err := t.Index.SetBlob(left, false); err != nil {
 			t.Log.Debug("blobs that are gone could not be recorded", "error", err)
 		}
 	}

@@ -121,7 +121,7 @@ func (c *comparison) recovered(g *index.Generation) {
 	for _, id := range contents.Pages {
 		t.Live.Publish(id)
 	}
-	t.Published(g, contents, g.Parent, nil)
+	t.Published(g, contents, index.Kinship{})
 	if t.Again != nil {
 		t.Again(g)
 	}

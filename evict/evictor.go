@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"ckptfs/evict/retention"
@@ -110,8 +111,8 @@ func (t *Tiers) pass(ctx context.Context, target int64) {
 	p := &pass{Tiers: t, target: target, spared: t.leasedPages()}
 	p.homeless(ctx)
 	for !p.done(ctx) {
-		p.planned, p.turn = t.Now().UnixNano(), t.turns.Load()
-		if p.follow(ctx) {
+		p.planned, p.turn = t.Index.Recency(), t.turns.Load()
+		if p.plans++; p.follow(ctx) {
 			return
 		}
 	}
@@ -122,8 +123,10 @@ type pass struct {
 	*Tiers
 	target  int64
 	spared  map[pages.ID]bool
-	planned int64 // when the plan was made, ns since 1970
+	planned int64 // what had been looked up or published last when the plan was made
 	turn    int64 // turns when the plan was made
+	plans   int
+	needed  map[pages.ID]bool // see neededByCurrent
 }
 
 func (p *pass) done(ctx context.Context) bool { return p.over() <= 0 || ctx.Err() != nil }
@@ -135,6 +138,10 @@ func (p *pass) over() int64 {
 }
 
 func (p *pass) leased(id pages.ID) bool { return p.spared[id] || p.Live.Leased(id) }
+
+// maxPlans bounds the plans of a pass: where publications come faster than plans
+// are made, the last one is followed to its end, stale or not.
+const maxPlans = 4
 
 // follow asks for a plan and carries it out. False if a publication has changed
 // what is superseded, so that another plan is wanted.
@@ -151,7 +158,7 @@ func (p *pass) follow(ctx context.Context) bool {
 		if !ok {
 			return true
 		}
-		if p.turns.Load() != p.turn {
+		if p.turns.Load() != p.turn && p.plans < maxPlans {
 			return false
 		}
 		p.apply(ctx, d)
@@ -179,7 +186,10 @@ func (t *Tiers) leasedPages() map[pages.ID]bool {
 // apply carries out one decision of the policy.
 func (p *pass) apply(ctx context.Context, d retention.Decision) {
 	home, own := index.ObjectID(d.Gen), d.Part == retention.Own
+	g := p.Index.GenerationByID(home)
 	switch {
+	case d.Action == retention.Drop && g != nil && g.Pinned():
+		p.putAside(ctx, home)
 	case d.Action == retention.Drop:
 		p.drop(home, d.Reason, p.planned)
 	case d.Action == retention.Evict:
@@ -220,6 +230,24 @@ func (p *pass) note(home index.ObjectID, own bool, evicted int, what string, why
 	}
 	p.Index.Note(g, p.Now().UnixNano(), fmt.Sprintf("%d %s %s (%s)", evicted, pages, what, why))
 }
+
+// putAside writes what a pinned generation has in RAM only, superseded or not,
+// and evicts it: it may not be dropped, and may not hold RAM for ever.
+func (p *pass) putAside(ctx context.Context, home index.ObjectID) {
+	if p.WritePolicy == WriteNever {
+		return
+	}
+	for _, own := range []bool{true, false} {
+		es := p.res.of(home, own)
+		dirty := slices.DeleteFunc(slices.Clone(es), func(e *resident) bool { return e.page.Disk() != 0 || p.leased(e.page.ID) })
+		p.writeBack(ctx, dirty, storing{room: true, on: p.res.owner, count: &p.Counts.WrittenEvict})
+		n := p.evict(ctx, es, own)
+		p.note(home, own, n, "written to disk and evicted from RAM", reasonPinned)
+	}
+}
+
+// reasonPinned is what led to a write of what would be dropped otherwise.
+const reasonPinned retention.Reason = "pinned"
 
 // writeBackPart writes those of a home's pages that are only in RAM, and evicts
 // them. What only superseded generations need is not written.
@@ -284,13 +312,13 @@ func (t *Tiers) dropUnwritable(ctx context.Context) {
 	if _, missing := t.Budget.Waiting(); missing == 0 {
 		return
 	}
-	now := t.Now().UnixNano()
+	planned := t.Index.Recency()
 	for _, id := range t.Coldest() {
 		if _, missing := t.Budget.Waiting(); missing == 0 || ctx.Err() != nil {
 			return
 		}
 		if g := t.Index.GenerationByID(id); g != nil && t.unwritable(g) {
-			t.drop(g.ID, retention.ReasonCold, now)
+			t.drop(g.ID, retention.ReasonCold, planned)
 		}
 	}
 }

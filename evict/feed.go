@@ -1,34 +1,39 @@
 package evict
 
 import (
+	"cmp"
+	"time"
+
 	"ckptfs/evict/retention"
 	"ckptfs/index"
 	"ckptfs/pages"
 )
 
 // Published takes up a generation: its pages are in RAM or were there already.
-// parent is the longest published prefix, 0 if none; superseded what the
-// publication superseded.
-func (t *Tiers) Published(g *index.Generation, c *index.Contents, parent index.ObjectID, superseded []index.ObjectID) {
-	take := func() { t.Counts.Deduplicated.Add(t.takeUp(g, c, parent, superseded)) }
+// kin is what its publication had to do with others.
+func (t *Tiers) Published(g *index.Generation, c *index.Contents, kin index.Kinship) {
+	take := func() { t.Counts.Deduplicated.Add(t.takeUp(g, c, kin, t.now())) }
 	if !t.waiting.add(take) {
 		take()
 	}
 }
 
-// takeUp returns the bytes of pages that others have too.
-func (t *Tiers) takeUp(g *index.Generation, c *index.Contents, parent index.ObjectID, superseded []index.ObjectID) (shared int64) {
-	old := make([]retention.ID, len(superseded))
-	for i, id := range superseded {
+// takeUp tells the policy, with the time of the publication, and returns the
+// bytes of pages that others have too.
+func (t *Tiers) takeUp(g *index.Generation, c *index.Contents, kin index.Kinship, at time.Duration) (shared int64) {
+	old := make([]retention.ID, len(kin.Superseded))
+	for i, id := range kin.Superseded {
 		old[i] = retention.ID(id)
 	}
+	told := t.policyGeneration(g)
+	told.Kept = retention.ID(kin.Kept)
 	t.lockPolicy()
-	t.policy.Published(t.now(), policyGeneration(g, parent), old)
+	t.policy.Published(at, told, old)
 	t.policy.Unlock()
 	if len(old) > 0 {
 		t.turns.Add(1)
 	}
-	shared = t.giveHomes(g, c, parent)
+	shared = t.giveHomes(g, c)
 	if g.Retired() { // before the policy knew it
 		t.Retired(g.ID)
 	}
@@ -36,7 +41,8 @@ func (t *Tiers) takeUp(g *index.Generation, c *index.Contents, parent index.Obje
 	return shared
 }
 
-func policyGeneration(g *index.Generation, parent index.ObjectID) retention.Generation {
+// policyGeneration is what the index knows of a generation.
+func (t *Tiers) policyGeneration(g *index.Generation) retention.Generation {
 	kind := retention.Response
 	switch g.Kind {
 	case index.KindInstruction:
@@ -44,10 +50,25 @@ func policyGeneration(g *index.Generation, parent index.ObjectID) retention.Gene
 	case index.KindPrompt:
 		kind = retention.Prompt
 	}
-	return retention.Generation{
+	told := retention.Generation{
 		ID: retention.ID(g.ID), Identity: uint64(g.Identity.ID), Request: requestID(g.Identity.ID, g.Request),
-		Kind: kind, Tokens: g.NumTokens, Parent: retention.ID(parent),
+		Kind: kind, Tokens: g.NumTokens, Parent: retention.ID(g.Parent),
 	}
+	s := g.State()
+	told.Fork, told.Superseded = s.Fork(), s.Superseded()
+	if told.Superseded {
+		told.SupersededAt = t.now()
+		if by := t.Index.GenerationByID(g.SupersededBy()); by != nil {
+			told.SupersededAt = t.at(by.Published)
+		}
+	}
+	return told
+}
+
+// at is the policy's time of what has happened at a time of day, nanoseconds
+// since 1970; nothing has happened later than now.
+func (t *Tiers) at(ns int64) time.Duration {
+	return min(time.Duration(ns-t.began.UnixNano()), t.now())
 }
 
 // requestID makes a number of a request's name (FNV-1a).
@@ -62,12 +83,14 @@ func requestID(identity index.ObjectID, request string) uint64 {
 // giveHomes enters the generation's pages that are in RAM and have no home yet,
 // or one that does not cover the generation. It returns the bytes of pages that
 // others have too.
-func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, parent index.ObjectID) (shared int64) {
+func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents) (shared int64) {
 	rows, err := t.Index.Pages(c.Pages)
 	if err != nil {
 		t.Log.Warn("pages of a generation could not be read", "generation", g.Name, "error", err)
 		return 0
 	}
+	strange := map[retention.ID]bool{} // homes, of pages that others brought
+	var others []*index.Page
 	for slot, p := range rows {
 		if p == nil {
 			continue
@@ -79,26 +102,34 @@ func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, parent index.O
 		switch {
 		case known && home == 0, !known && t.hasFile(p.ID):
 			t.res.add(p, g.ID, ownPage(g, c.Layout, slot))
-		case known && home != g.ID && !t.covers(home, g.ID):
-			to := parent
-			if to == 0 {
-				to = g.ID
-			}
+		case known && home != g.ID:
+			strange[retention.ID(home)] = true
+			others = append(others, p)
+		}
+	}
+	if len(others) > 0 {
+		t.lockPolicy()
+		t.policy.Uncovered(strange, retention.ID(g.ID))
+		t.policy.Unlock()
+	}
+	if len(strange) > 0 {
+		t.loosen(others, strange, cmp.Or(g.Parent, g.ID))
+	}
+	return shared
+}
+
+// loosen moves the pages whose homes are strange to another.
+func (t *Tiers) loosen(ps []*index.Page, strange map[retention.ID]bool, to index.ObjectID) {
+	for _, p := range ps {
+		if home, known := t.res.homeOf(p.ID); known && strange[retention.ID(home)] {
 			t.res.addLoose(p, to)
 		}
 	}
-	return shared
 }
 
 func (t *Tiers) hasFile(id pages.ID) bool {
 	_, err := t.RAM.Stat(id)
 	return err == nil
-}
-
-func (t *Tiers) covers(home, id index.ObjectID) bool {
-	t.lockPolicy()
-	defer t.policy.Unlock()
-	return t.policy.Covers(retention.ID(home), retention.ID(id))
 }
 
 // ownPage reports whether only this generation can have the page: all but the
@@ -142,11 +173,4 @@ func (t *Tiers) Coldest() []index.ObjectID {
 		order = append(order, index.ObjectID(id))
 	}
 	return order
-}
-
-// PolicyStats tells what the policy holds.
-func (t *Tiers) PolicyStats() retention.Stats {
-	t.lockPolicy()
-	defer t.policy.Unlock()
-	return t.policy.Stats()
 }

@@ -172,7 +172,7 @@ func (s *store) kill() {
 func (s *store) retire(gs []*index.Generation, reason index.Reason) error {
 	done := s.Retiring(gs)
 	r, err := s.idx.Retire(gs, reason, time.Now().UnixNano(), 0, s.Live.Keep)
-	done(err == nil)
+	done()
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (s *store) publish(c, n int) *index.Generation {
 	s.must(err)
 	c2, err := s.idx.Contents(g)
 	s.must(err)
-	s.Published(g, c2, g.Parent, nil)
+	s.Published(g, c2, p.Kin)
 	return g
 }
 

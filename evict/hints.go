@@ -23,7 +23,7 @@ type hint struct {
 	wanted bool
 }
 
-// maxHints bounds the memory of hints, about 64 bytes each.
+// maxHints bounds the memory of hints, see hintBytes.
 const maxHints = 1 << 20
 
 func (h *hints) init() {
@@ -116,6 +116,12 @@ func (h *hints) take(id pages.ID) (home index.ObjectID, own bool) {
 	own = x.own && home == x.home
 	h.removeLocked(id)
 	return home, own
+}
+
+func (h *hints) len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.m)
 }
 
 // drop forgets a page that is gone.

@@ -65,7 +65,6 @@ func (t *Tiers) Learn(ctx context.Context) {
 		return g.Used() <= g.Published || g.State().Superseded()
 	})
 	slices.SortFunc(hits, func(a, b *index.Generation) int { return cmp.Compare(a.Used(), b.Used()) })
-	superseded := supersededBy(gs)
 	for _, g := range gs {
 		if ctx.Err() != nil {
 			return
@@ -75,31 +74,10 @@ func (t *Tiers) Learn(ctx context.Context) {
 			hits = hits[1:]
 		}
 		if c, err := t.Index.Contents(g); err == nil {
-			t.takeUp(g, c, g.Parent, superseded[g.ID])
+			t.takeUp(g, c, index.Kinship{}, t.at(g.Published))
 		}
 	}
 	for _, g := range hits {
 		t.Hit(g.ID)
 	}
-}
-
-// supersededBy lists what each generation has superseded. Where that one is gone,
-// the last of all stands for it.
-func supersededBy(gs []*index.Generation) map[index.ObjectID][]index.ObjectID {
-	there := make(map[index.ObjectID]bool, len(gs))
-	for _, g := range gs {
-		there[g.ID] = true
-	}
-	all := map[index.ObjectID][]index.ObjectID{}
-	for _, g := range gs {
-		if !g.State().Superseded() {
-			continue
-		}
-		by := g.SupersededBy()
-		if !there[by] {
-			by = gs[len(gs)-1].ID
-		}
-		all[by] = append(all[by], g.ID)
-	}
-	return all
 }

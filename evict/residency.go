@@ -24,7 +24,7 @@ type resident struct {
 	busy    chan struct{} // not nil while its RAM copy is being removed; closed then
 	writing bool          // a write-back is under way
 	fails   atomic.Int32  // write-backs that failed in a row
-	retryAt int64         // ns since 1970; not written before
+	retryAt time.Duration // not written before
 }
 
 // residency knows which published pages are in RAM. Shards are locked apart from
@@ -229,6 +229,21 @@ func (r *residency) summary() []retention.Resident {
 		all = append(all, s)
 	}
 	return all
+}
+
+// looseDirty lists the loose pages that are only in RAM.
+func (r *residency) looseDirty() map[pages.ID]*resident {
+	r.homes.Lock()
+	defer r.homes.Unlock()
+	es := map[pages.ID]*resident{}
+	for _, m := range r.homes.m {
+		for id, e := range m {
+			if e.loose && e.page.Disk() == 0 {
+				es[id] = e
+			}
+		}
+	}
+	return es
 }
 
 // dirty lists the pages that are only in RAM.

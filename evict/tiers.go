@@ -81,7 +81,7 @@ type Tiers struct {
 	turns      atomic.Int64 // publications that superseded something: a plan from before is stale
 	loads      loads
 	hints      hints
-	failLogged atomic.Int64 // when a failed write was last logged, ns since 1970
+	failLogged atomic.Int64 // when a failed write was last logged, ns since the start
 	kept       kept
 	blobs      blobs
 	health     *health

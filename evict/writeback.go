@@ -28,7 +28,7 @@ const yieldTime = 100 * time.Millisecond
 // writeBack writes the pages to the disk tier, several at a time, and records
 // it in one transaction. Pages whose last writes failed wait for their time.
 func (t *Tiers) writeBack(ctx context.Context, es []*resident, how storing) {
-	now := t.Now().UnixNano()
+	now := t.now()
 	work := make(chan *resident)
 	var mu sync.Mutex
 	var done []written
@@ -129,9 +129,9 @@ func (t *Tiers) failed(e *resident, err error) {
 	fails := e.fails.Add(1)
 	all := t.Counts.WriteFailures.Add(1)
 	wait := min(firstBackoff<<min(fails-1, 16), maxBackoff)
-	e.retryAt = t.Now().Add(wait).UnixNano()
-	now := t.Now().UnixNano()
-	if last := t.failLogged.Load(); now-last >= int64(failLogEvery) && t.failLogged.CompareAndSwap(last, now) {
+	e.retryAt = t.now() + wait
+	now := max(int64(t.now()), 1)
+	if last := t.failLogged.Load(); (last == 0 || now-last >= int64(failLogEvery)) && t.failLogged.CompareAndSwap(last, now) {
 		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", e.page.Key, "bytes", e.page.Bytes, "tries", fails, "failures", all, "error", err)
 	}
 }

@@ -104,9 +104,15 @@ func (fs *FS) eachGeneration(fn func(*index.Generation) error) error {
 }
 
 // retireServerSide retires generations that nobody asked to delete, and has the
-// kernel forget their names.
+// kernel forget their names. A pinned one goes only if it is lost.
 func (fs *FS) retireServerSide(gs []*index.Generation, reason index.Reason) error {
-	if err := fs.stage.Retire(gs, reason, 0); err != nil {
+	var err error
+	if reason == evict.ReasonLost {
+		err = fs.stage.Retire(gs, reason, 0)
+	} else {
+		gs, err = fs.stage.RetireUnpinned(gs, reason)
+	}
+	if err != nil {
 		return err
 	}
 	fs.count.retire(reason, len(gs))

@@ -2,14 +2,14 @@ package fusefs
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"ckptfs/index"
-	"ckptfs/pages"
 )
 
 // boundGenerations retires the coldest generations beyond --max-generations:
-// superseded ones first. A leased one is left alone.
+// superseded ones first. One that is leased or pinned is left alone.
 func (fs *FS) boundGenerations() {
 	excess := fs.idx.Count() - fs.cfg.MaxGenerations
 	if excess <= 0 {
@@ -22,7 +22,16 @@ func (fs *FS) boundGenerations() {
 	}
 	// A few more than needed, so that not every publication looks for them.
 	excess += fs.cfg.MaxGenerations / 1024
-	victims := fs.coldest(excess)
+	var victims []*index.Generation
+	for _, g := range fs.coldest() {
+		if len(victims) == excess {
+			break
+		}
+		if !g.Pinned() && fs.tiers.Idle(g) && fs.leases.spare(g.ID) {
+			victims = append(victims, g)
+			defer fs.leases.spared(g.ID)
+		}
+	}
 	if len(victims) == 0 {
 		return
 	}
@@ -31,40 +40,23 @@ func (fs *FS) boundGenerations() {
 	}
 }
 
-// coldest gives at most n generations, neither leased nor pinned, in the order
-// of the policy; those that it does not know yet come last, the least recently
-// used first.
-func (fs *FS) coldest(n int) []*index.Generation {
+// coldest gives all generations in the order of the policy; those that it does
+// not know yet come last, the least recently used first.
+func (fs *FS) coldest() []*index.Generation {
 	place := map[index.ObjectID]int{}
 	for i, id := range fs.tiers.Coldest() {
 		place[id] = i + 1
 	}
-	var all []*index.Generation
-	_ = fs.eachGeneration(func(g *index.Generation) error {
-		if !fs.leases.held(g.ID) && !g.Pinned() {
-			all = append(all, g)
-			if place[g.ID] == 0 {
-				place[g.ID] = len(place) + 1<<32
-			}
+	all := make([]*index.Generation, 0, len(place))
+	_ = fs.idx.EachGeneration(func(g *index.Generation) error {
+		all = append(all, g)
+		if place[g.ID] == 0 {
+			place[g.ID] = math.MaxInt
 		}
 		return nil
 	})
 	slices.SortFunc(all, func(a, b *index.Generation) int {
-		x, y := place[a.ID], place[b.ID]
-		if x > 1<<32 && y > 1<<32 {
-			return cmp.Or(cmp.Compare(a.Used(), b.Used()), cmp.Compare(a.ID, b.ID))
-		}
-		return cmp.Compare(x, y)
+		return cmp.Or(cmp.Compare(place[a.ID], place[b.ID]), cmp.Compare(a.Used(), b.Used()))
 	})
-	return all[:min(n, len(all))]
-}
-
-// openPages reports whether a page of the generation is open or held by a
-// staging.
-func (fs *FS) openPages(g *index.Generation) bool {
-	c, err := fs.idx.Contents(g)
-	if err != nil {
-		return true
-	}
-	return slices.ContainsFunc(c.Pages, func(id pages.ID) bool { return fs.live.Leased(id) })
+	return all
 }

@@ -225,7 +225,9 @@ func (fs *FS) answerFind(h *handle, request []byte) ([]byte, bool, error) {
 		fs.count.lookupMisses.Add(1)
 		b, err = json.Marshal(findMiss{Reason: res.Reason})
 	} else {
-		fs.idx.Touch(res.Generation, fs.now().UnixNano())
+		if fs.idx.Touch(res.Generation, fs.now().UnixNano()) {
+			fs.flushSoon()
+		}
 		fs.tiers.Hit(res.Generation.ID)
 		fs.countRestore(&r)
 		b, err = json.Marshal(r)

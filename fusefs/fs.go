@@ -94,6 +94,7 @@ type FS struct {
 	closed       closedWriters
 
 	reconciled chan struct{} // closed when what no start waits for is done
+	flushes    chan struct{} // see flushSoon
 	stopping   atomic.Bool
 
 	keptFill atomic.Int64 // of the disk tier, as the index has it
@@ -111,7 +112,7 @@ func New(cfg Config) (*FS, error) {
 	if cfg.MaxHandles == 0 {
 		cfg.MaxHandles = defaultSlots
 	}
-	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now(), metrics: newMetrics()}
+	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now(), metrics: newMetrics(), flushes: make(chan struct{}, 1)}
 	if err := fs.open(); err != nil {
 		fs.closeParts()
 		return nil, err
@@ -221,7 +222,8 @@ func (fs *FS) closeParts() error {
 }
 
 // housekeep discards stagings past their timeout, and writes down which
-// generations lookups have used.
+// generations lookups have used: every few seconds, and at once if one is current
+// again by that.
 func (fs *FS) housekeep(ctx context.Context) {
 	every := min(max(fs.cfg.StagingTimeout/4, 50*time.Millisecond), 10*time.Second)
 	t := time.NewTicker(every)
@@ -230,14 +232,15 @@ func (fs *FS) housekeep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-fs.flushes:
+			fs.flushTouched()
+			continue
 		case <-t.C:
 		}
 		if err := fs.idx.RestoreReserve(); err != nil {
 			fs.log.Debug("the index's reserve is not there again yet", "error", err)
 		}
-		if err := fs.idx.FlushTouched(); err != nil {
-			fs.log.Warn("recency could not be written to the index", "error", err)
-		}
+		fs.flushTouched()
 		fs.keepFill()
 		fs.fitRAM()
 		for _, d := range fs.stage.Reap() {
@@ -261,6 +264,20 @@ func (fs *FS) keepFill() {
 		return
 	}
 	fs.keptFill.Store(fill)
+}
+
+func (fs *FS) flushTouched() {
+	if err := fs.idx.FlushTouched(); err != nil {
+		fs.log.Warn("recency could not be written to the index", "error", err)
+	}
+}
+
+// flushSoon has that done at once, without waiting for it.
+func (fs *FS) flushSoon() {
+	select {
+	case fs.flushes <- struct{}{}:
+	default:
+	}
 }
 
 // draftEntry is where the kernel knows the staging's name.

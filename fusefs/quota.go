@@ -16,7 +16,7 @@ func (fs *FS) evictOf(is []*index.Identity, enough func() bool) {
 	fs.bounding.Lock()
 	defer fs.bounding.Unlock()
 	for _, g := range coldest(is) {
-		if fs.openPages(g) || !fs.leases.spare(g.ID) {
+		if !fs.tiers.Idle(g) || !fs.leases.spare(g.ID) {
 			continue
 		}
 		err := fs.retireServerSide([]*index.Generation{g}, reasonQuota)

@@ -79,7 +79,7 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 		return err
 	}
 	fs.notify.attributesOf(draftDirs(d)...)
-	fs.published(g, d.Superseded())
+	fs.published(g, d.Kin())
 	fs.metrics.publish.Observe(fs.now().Sub(began).Seconds())
 	return nil
 }
@@ -92,10 +92,10 @@ func (fs *FS) countRefused(err error) {
 }
 
 // published tells of a new generation, and of what it superseded.
-func (fs *FS) published(g *index.Generation, superseded []index.ObjectID) {
+func (fs *FS) published(g *index.Generation, kin index.Kinship) {
 	fs.count.generationsPublished.Add(1)
 	if c, err := fs.idx.Contents(g); err == nil {
-		fs.tiers.Published(g, c, g.Parent, superseded)
+		fs.tiers.Published(g, c, kin)
 		fs.saveAfter(g, c)
 	}
 	fs.log.Debug("generation published", "identity", g.Identity.Name, "generation", g.Name)

@@ -182,6 +182,24 @@ func (p *prefixes[T]) longest(chain *Chain, limit int, seq int64) T {
 	return none
 }
 
+// appendUnit appends all prefixes of chain's tokens that end in the hash unit of
+// root(k), with at most most tokens: the longest first, of equal ones the latest.
+func (p *prefixes[T]) appendUnit(to []T, chain *Chain, k, most int) []T {
+	b, ok := p.buckets[chain.Roots()[k]]
+	if !ok {
+		return to
+	}
+	start := k * HashUnit
+	found := p.candidates(chain, k, min(most-start, HashUnit), &b)
+	for n := found.most(); n > 0; n = found.most() {
+		found.remove(n)
+		for _, v := range slices.Backward(p.ends[chain.Digest(start+n)]) {
+			to = append(to, v)
+		}
+	}
+	return to
+}
+
 // candidates returns the lengths of at most n tokens at which a prefix may end
 // in the bucket of root(k).
 func (p *prefixes[T]) candidates(chain *Chain, k, n int, b *bucket) lengths {

@@ -20,6 +20,9 @@ const (
 // Superseded reports whether a later generation has taken its place.
 func (s State) Superseded() bool { return s == Superseded || s == PassedFork }
 
+// Fork reports whether conversations branch off at it.
+func (s State) Fork() bool { return s == Fork || s == PassedFork }
+
 // superseded and current are the states after the one and the other; what a
 // fork point was is not forgotten.
 func (s State) superseded() State { return s | Superseded }
@@ -89,7 +92,8 @@ func (g *Generation) State() State { return State(g.state.Load()) }
 // SupersededBy returns the generation that took its place, 0 if none did.
 func (g *Generation) SupersededBy() ObjectID { return ObjectID(g.supersededBy.Load()) }
 
-// Used returns its recency, nanoseconds since 1970; see Touch.
+// Used returns its recency: that of the last lookup that returned it, or of its
+// publication; see Touch.
 func (g *Generation) Used() int64 { return g.used.Load() }
 
 // Retired reports whether it is not published any more. It takes no lock.
@@ -209,6 +213,7 @@ func (x *Index) loadGenerations(c *conn) error {
 	}
 	slices.SortFunc(all, func(a, b *Generation) int { return int(a.seq - b.seq) })
 	for _, g := range all {
+		x.recency.seen(g.Used())
 		g.Identity.mu.published.add(g)
 		g.Identity.mu.requests.add(g)
 		x.nextSeq = g.seq + 1

@@ -19,6 +19,7 @@ type Publication struct {
 	Attr      Attr // of the generation's directory
 	SubAttrs  []SubAttr
 	Published int64 // now, nanoseconds since 1970; becomes the identity's mtime too
+	Used      int64 // recency; 0: the latest
 	Op        Op
 
 	// Prefixes are generations whose tokens are a proper prefix of this one's,
@@ -26,8 +27,8 @@ type Publication struct {
 	Prefixes []ObjectID
 	// Supersede is the rule of supersession; nil: nothing is superseded.
 	Supersede Rule
-	// Superseded is filled by Publish: what the rule said.
-	Superseded []ObjectID
+	// Kin is filled by Publish: what the rule said.
+	Kin Kinship
 }
 
 // NewPage is a page that has no row yet.
@@ -73,6 +74,9 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 			return err
 		}
 		g.seq = x.nextSeq
+		if x.recency.seen(p.Used); p.Used == 0 {
+			g.used.Store(x.recency.tick(p.Published))
+		}
 		kin = x.kinOf(g, p)
 		if err := errors.Join(storeStates(tx, kin.changes), storeHistory(tx, kin.events(g))); err != nil {
 			return err
@@ -103,7 +107,7 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 		p.Identity.touch(p.Published)
 		x.usage.add(p.Identity.Name, gained)
 		applyStates(kin.changes)
-		p.Superseded = kin.superseded
+		p.Kin = kin.Kinship
 		x.addGeneration(g)
 		x.linkers.add(g, final)
 	})
@@ -148,7 +152,7 @@ func newGeneration(p *Publication) *Generation {
 		ManifestBytes:  int64(len(p.Contents.Manifest)),
 	}
 	g.setRequest(p.Manifest.Request)
-	g.used.Store(p.Published)
+	g.used.Store(p.Used)
 	g.set(p.Attr)
 	return g
 }

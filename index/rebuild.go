@@ -26,7 +26,7 @@ func (x *Index) Recover(b *Blob, onDisk func(pages.Key) (int64, error)) (g *Gene
 		return nil, 0, corruptf("a blob has another identity or other pages than its manifest")
 	}
 	d.TailHash, d.HasTail = b.TailHash, b.HasTail
-	p := &Publication{Manifest: m, Derived: d, Attr: b.Attr, SubAttrs: b.SubAttrs, Published: b.Published, Prefixes: []ObjectID{b.Parent}}
+	p := &Publication{Manifest: m, Derived: d, Attr: b.Attr, SubAttrs: b.SubAttrs, Published: b.Published, Used: b.Used, Prefixes: []ObjectID{b.Parent}}
 	p.Contents = &Contents{Manifest: b.Manifest, Layout: m.Layout(b.Document.WorldSize), Pages: make([]pages.ID, len(b.Pages))}
 	changes, missing, err := x.recoverPages(b, p, onDisk)
 	if err != nil || missing > 0 {
@@ -49,7 +49,6 @@ func (x *Index) Recover(b *Blob, onDisk func(pages.Key) (int64, error)) (g *Gene
 	if err = x.SetIdentityAttr(p.Identity, attr); err != nil {
 		return g, 0, err
 	}
-	x.Touch(g, b.Used)
 	if b.State == Current && b.SupersededBy == 0 {
 		return g, 0, nil
 	}

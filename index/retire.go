@@ -26,6 +26,15 @@ type Retired struct {
 // keep is called within the transaction, so it must not call the index, nor
 // wait for anybody who does.
 func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep func(pages.ID) bool) (Retired, error) {
+	return x.retire(gs, reason, now, op, keep, false)
+}
+
+// RetireUnpinned is Retire for those that are not pinned when it is done.
+func (x *Index) RetireUnpinned(gs []*Generation, reason Reason, now int64, keep func(pages.ID) bool) (Retired, error) {
+	return x.retire(gs, reason, now, 0, keep, true)
+}
+
+func (x *Index) retire(gs []*Generation, reason Reason, now int64, op Op, keep func(pages.ID) bool, heedPins bool) (Retired, error) {
 	var done Retired
 	var changed, dropped []PageRow
 	var records []*retirement
@@ -36,7 +45,7 @@ func (x *Index) Retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 		released.counted = x.usage.counted()
 		seen := make(map[*Generation]bool, len(gs))
 		for _, g := range gs {
-			if g.Retired() || seen[g] {
+			if g.Retired() || seen[g] || heedPins && g.Pinned() {
 				continue
 			}
 			seen[g] = true

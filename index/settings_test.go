@@ -114,3 +114,24 @@ func TestLinking(t *testing.T) {
 		t.Errorf("a page of its own is in %v", gs)
 	}
 }
+
+// TestRetireUnpinned leaves alone what is pinned when it happens.
+func TestRetireUnpinned(t *testing.T) {
+	x := openStore(t, filepath.Join(t.TempDir(), "index.db"))
+	i := newIdentity(t, x, "")
+	a := publish(t, x, i, draft{tokens: repeated(300, 1)})
+	b := publish(t, x, i, draft{tokens: repeated(300, 2)})
+	if err := x.SetPin(a, true, 0); err != nil {
+		t.Fatal(err)
+	}
+	r, err := x.RetireUnpinned([]*Generation{a, b}, "a test", 5, nil)
+	if err != nil || len(r.Generations) != 1 || r.Generations[0] != b || a.Retired() || !b.Retired() {
+		t.Errorf("retired %v: %v", r.Generations, err)
+	}
+	if r, err = x.Retire([]*Generation{a}, "a test", 5, 0, nil); err != nil || !a.Retired() || x.Pins() != 0 {
+		t.Errorf("retired %v: %v", r.Generations, err)
+	}
+	if problems := x.Check(); len(problems) > 0 {
+		t.Error(problems)
+	}
+}

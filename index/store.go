@@ -80,6 +80,7 @@ type Index struct {
 	pages    *pageCache
 	contents *contentsCache
 	touched  touched
+	recency  recency
 	notes    notes
 	usage    usage
 	linkers  linkers

@@ -7,32 +7,38 @@ import (
 
 // Rule decides what the publication of g supersedes. prefixes are the published
 // generations that are a proper prefix of it, and sameRequest those of their
-// requests, prefixes among them; both in the order of publication. parent, nil
+// requests, prefixes among them, but not those of g's own; both in the order of
+// publication. parent, nil
 // for none, becomes a fork point. It is called in the transaction that publishes,
 // so it must be quick and must not call the index.
 type Rule func(g *Generation, prefixes, sameRequest []*Generation) (parent *Generation, superseded []*Generation)
 
 // Prefixes returns the published generations that are a proper prefix of the
-// chain's tokens, the longest first. It does no I/O.
+// chain's tokens, the longest first. It does no I/O, and holds the identity's
+// lock for one hash unit at a time.
 func (i *Identity) Prefixes(chain *Chain) []*Generation {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	var found []*Generation
-	tokens, seq := chain.NumTokens(), int64(0) // none of all its tokens
-	for {
-		g := i.mu.published.longest(chain, tokens, seq)
-		if g == nil {
-			return found
-		}
-		found = append(found, g)
-		tokens, seq = g.NumTokens, g.seq
+	most := chain.NumTokens() - 1 // none of all its tokens
+	if most == 0 {
+		return nil
 	}
+	var found []*Generation
+	for k := startTokens(most) / HashUnit; k >= 0; k-- {
+		i.mu.RLock()
+		found = i.mu.published.appendUnit(found, chain, k, most)
+		i.mu.RUnlock()
+	}
+	return found
 }
 
-// kinship is what a publication has to do with what was published before.
+// Kinship is what a publication has to do with what was published before.
+type Kinship struct {
+	Kept       ObjectID   // became a fork point, and is current; 0: none
+	Superseded []ObjectID // were current until then
+}
+
 type kinship struct {
-	superseded []ObjectID
-	changes    []StateChange
+	Kinship
+	changes []StateChange
 }
 
 // kinOf finds it and sets g's parent. The writer's lock is held, so that nothing
@@ -56,14 +62,17 @@ func (x *Index) kinOf(g *Generation, p *Publication) kinship {
 	if p.Supersede == nil || len(prefixes) == 0 {
 		return kinship{}
 	}
-	parent, superseded := p.Supersede(g, prefixes, g.Identity.sameRequest(prefixes))
+	parent, superseded := p.Supersede(g, prefixes, g.Identity.sameRequest(prefixes, g))
 	var k kinship
-	if parent != nil && parent.State() != Fork {
-		k.changes = append(k.changes, StateChange{parent, Fork, 0})
+	if parent != nil {
+		k.Kept = parent.ID
+		if parent.State() != Fork {
+			k.changes = append(k.changes, StateChange{parent, Fork, 0})
+		}
 	}
 	for _, a := range superseded {
 		if s := a.State(); !s.Superseded() {
-			k.superseded = append(k.superseded, a.ID)
+			k.Superseded = append(k.Superseded, a.ID)
 			k.changes = append(k.changes, StateChange{a, s.superseded(), g.ID})
 		}
 	}
@@ -74,12 +83,14 @@ func inOrder(gs []*Generation) {
 	slices.SortFunc(gs, func(a, b *Generation) int { return int(a.seq - b.seq) })
 }
 
-// sameRequest returns the published generations whose request one of gs has.
-func (i *Identity) sameRequest(gs []*Generation) []*Generation {
+// sameRequest returns the published generations whose request one of gs has,
+// not counting the request of g itself.
+func (i *Identity) sameRequest(gs []*Generation, g *Generation) []*Generation {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	var all []*Generation
 	seen := make(map[unique.Handle[string]]bool, len(gs))
+	seen[g.request] = true
 	for _, g := range gs {
 		if !seen[g.request] {
 			seen[g.request] = true

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // touched are the generations whose recency is newer in memory than in the
@@ -46,32 +47,56 @@ func (t *touched) take() []*Generation {
 	return gs
 }
 
+// recency orders publications and lookups. It is the time, nanoseconds since
+// 1970, as long as the clock goes forward; where it goes back, or stands still,
+// the next number.
+type recency struct{ last atomic.Int64 }
+
+// tick gives an event its place.
+func (r *recency) tick(now int64) int64 {
+	for {
+		last := r.last.Load()
+		if next := max(now, last+1); r.last.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
+// seen is told of a place that has been given before.
+func (r *recency) seen(used int64) {
+	for last := r.last.Load(); last < used && !r.last.CompareAndSwap(last, used); last = r.last.Load() {
+	}
+}
+
+// Recency is the place of the last event: what is touched or published later has
+// a higher Used.
+func (x *Index) Recency() int64 { return x.recency.last.Load() }
+
 // Touch notes that a lookup returned a generation now, nanoseconds since 1970:
-// if it was superseded it is current again. It does no I/O: FlushTouched writes
-// it, or Close.
-func (x *Index) Touch(g *Generation, now int64) {
-	for {
+// it is the most recent one, and if it was superseded it is current again, of
+// which again tells. It does no I/O: FlushTouched writes it, or Close.
+func (x *Index) Touch(g *Generation, now int64) (again bool) {
+	for !again && !g.Retired() {
 		s := State(g.state.Load())
-		if !s.Superseded() || g.Retired() {
+		if !s.Superseded() {
 			break
 		}
-		if g.state.CompareAndSwap(int32(s), int32(s.current())) {
+		if again = g.state.CompareAndSwap(int32(s), int32(s.current())); again {
 			g.supersededBy.Store(0)
-			x.touched.add(g)
 			x.Note(g, now, "current again: a lookup returned it")
+		}
+	}
+	for used := x.recency.tick(now); !g.Retired(); {
+		old := g.used.Load()
+		if old >= used {
+			break
+		}
+		if g.used.CompareAndSwap(old, used) {
+			x.touched.add(g)
 			break
 		}
 	}
-	for {
-		old := g.used.Load()
-		if old >= now || g.Retired() {
-			return
-		}
-		if g.used.CompareAndSwap(old, now) {
-			x.touched.add(g)
-			return
-		}
-	}
+	return again
 }
 
 // flushBatch bounds how long others wait for the writer.

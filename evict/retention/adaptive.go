@@ -65,7 +65,7 @@ func (a *Adaptive) continued(n, p *node) {
 	if l.lookedUp != a.now {
 		a.use(p) // without a lookup: the engine had it still
 	}
-	p.fork = true
+	p.Fork = true
 	if l.quickUse {
 		l.usage = max(l.usage, borrowed)
 	} else {
@@ -90,7 +90,7 @@ func (a *Adaptive) Hit(_ time.Duration, id ID) {
 		return
 	}
 	a.use(n)
-	n.superseded = false
+	n.Superseded = false
 	n.adaptive.lookedUp = a.now
 }
 

@@ -256,3 +256,72 @@ func TestAnything(t *testing.T) {
 		}
 	})
 }
+
+// TestKept: a superseded generation that a prompt continues all the same, from
+// the engine's own memory, is current again and a fork point.
+func TestKept(t *testing.T) {
+	for name, p := range map[string]Policy{"recency": NewRecency(grace), "adaptive": newAdaptive()} {
+		t.Run(name, func(t *testing.T) {
+			k := newTalk(p)
+			k.turn(0)
+			fork := k.tip[0]
+			sub := Generation{ID: 100, Identity: 1, Request: 99, Kind: Prompt, Tokens: fork.Tokens + 5, Parent: fork.ID, Kept: fork.ID}
+			p.Published(k.now, sub, nil)
+			p.Published(k.now, Generation{ID: 101, Identity: 1, Request: 98, Kind: Prompt, Tokens: fork.Tokens + 10, Parent: sub.ID, Kept: sub.ID}, []ID{fork.ID})
+			if got := k.victims(dirty(fork.ID)); got[0].Action != Drop {
+				t.Fatalf("a superseded fork point: %+v", got)
+			}
+			p.Published(k.now, Generation{ID: 102, Identity: 1, Request: 97, Kind: Prompt, Tokens: fork.Tokens + 5, Parent: fork.ID, Kept: fork.ID}, nil)
+			if got := k.victims(dirty(fork.ID)); got[0].Action != WriteBack {
+				t.Errorf("when it is continued: %+v", got)
+			}
+		})
+	}
+}
+
+// TestToldLate: what has become of a generation is told with it when a driver
+// begins anew; its grace has begun when it was superseded.
+func TestToldLate(t *testing.T) {
+	for name, p := range map[string]Policy{"recency": NewRecency(grace), "adaptive": newAdaptive()} {
+		t.Run(name, func(t *testing.T) {
+			told := func(id ID, fork, superseded bool, at time.Duration) {
+				p.Published(0, Generation{ID: id, Identity: 1, Request: uint64(id), Kind: Response, Tokens: 5, Fork: fork, Superseded: superseded, SupersededAt: at}, nil)
+			}
+			told(1, false, false, 0)
+			told(2, true, true, -grace/2)
+			told(3, true, true, -2*grace)
+			told(4, false, true, 0)
+			first := slices.Collect(p.Coldest(0))[:2]
+			if slices.Sort(first); !slices.Equal(first, []ID{3, 4}) {
+				t.Errorf("first go %v, want what is superseded and not in grace", first)
+			}
+			k := &talk{p: p}
+			for _, d := range k.victims(dirty(1, 2, 3, 4)) {
+				if want := d.Gen > 1; want != (d.Action == Drop) {
+					t.Errorf("%+v", d)
+				}
+			}
+		})
+	}
+}
+
+// TestMemoryIsCounted: what a policy says to hold grows and shrinks with what it
+// knows, and its count of retired forks is right.
+func TestMemoryIsCounted(t *testing.T) {
+	k := newTalk(newAdaptive())
+	for range 5 {
+		for c := range 20 {
+			k.turn(c)
+		}
+	}
+	full := k.p.Stats()
+	if full.Generations != 200 || full.Conversations != 20 || full.Bytes < 200*100 {
+		t.Fatalf("it holds %+v", full)
+	}
+	for id := range k.next {
+		k.p.Retired(id + 1)
+	}
+	if s := k.p.Stats(); s.Generations != 0 || s.Forks != 0 || s.Conversations != 0 || s.Bytes >= full.Bytes {
+		t.Errorf("when all is retired it holds %+v", s)
+	}
+}

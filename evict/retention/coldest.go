@@ -16,7 +16,7 @@ func (t *tree) coldest(now, grace time.Duration) iter.Seq[ID] {
 			continue
 		}
 		v := victim{Decision: Decision{Gen: n.ID}, class: ranked, order: n.touched}
-		if n.superseded && !n.inGrace(now, grace) {
+		if n.Superseded && !n.inGrace(now, grace) {
 			v.class = superseded
 		}
 		q = append(q, v)
@@ -40,14 +40,10 @@ func (a *Adaptive) Coldest(now time.Duration) iter.Seq[ID] { return a.coldest(no
 const mapEntryBytes = 24
 
 func (t *tree) stats() Stats {
-	s := Stats{Bytes: int64(len(t.nodes)) * int64(unsafe.Sizeof(node{})+mapEntryBytes)}
-	for _, n := range t.nodes {
-		if n.gone {
-			s.Forks++
-		}
+	return Stats{
+		Generations: len(t.nodes) - t.forks, Forks: t.forks,
+		Bytes: int64(len(t.nodes)) * int64(unsafe.Sizeof(node{})+mapEntryBytes),
 	}
-	s.Generations = len(t.nodes) - s.Forks
-	return s
 }
 
 // Stats implements [Policy].

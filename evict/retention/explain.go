@@ -24,8 +24,8 @@ func (a *Adaptive) Explain(id ID) (Explanation, bool) {
 	a.weigh()
 	l, t := n.adaptive.line, n.trait()
 	return Explanation{
-		Superseded: n.superseded,
-		ForkPoint:  n.fork,
+		Superseded: n.Superseded,
+		ForkPoint:  n.Fork,
 		Chance:     a.chance(n),
 		Trials:     int(l.mind.odds[t].trials()),
 		Unlikely:   n.hopeless(),

@@ -14,7 +14,7 @@
 //   - A home for each page: an own page's home is its generation; a shared
 //     page's home is the shortest generation that has it, in practice the one
 //     whose publication brought it. Of the pages that a publication finds
-//     there already, those whose home doesn't cover it (it can be so after a
+//     there already, those whose home doesn't cover it (Uncovered) (it can be so after a
 //     retirement) get its Parent as home, or without one itself. When Retired
 //     returns moves, the pages of From that are still linked get the home To.
 //   - To evict, it passes the homes with pages in RAM to Victims and applies
@@ -63,6 +63,14 @@ type Generation struct {
 	// there is none. It differs from contract section 8's parent only where
 	// the prefix belongs to the same request.
 	Parent ID
+	// Kept is contract section 8's parent, where the publication is what has
+	// made it one: a fork point, and current, whatever it was. 0 if none.
+	Kept ID
+	// What has become of it: false at its publication, unless the policy is told
+	// late, by a driver that begins anew.
+	Fork         bool // a prompt of another request extends it
+	Superseded   bool
+	SupersededAt time.Duration
 }
 
 // Resident counts the bytes in RAM of the pages whose home is Gen.
@@ -140,9 +148,10 @@ type Policy interface {
 	Missed(now time.Duration, id ID)
 	// Retired tells that the generation is gone, whatever the reason.
 	Retired(id ID) []Move
-	// Covers tells whether id is home or descends from it, so that the rank of
-	// home's shared pages heeds id. It costs O(known ancestors).
-	Covers(home, id ID) bool
+	// Uncovered takes those out of homes that id is or descends from: the rank
+	// of their shared pages heeds id. It costs O(known ancestors), or less if
+	// they are all covered.
+	Uncovered(homes map[ID]bool, id ID)
 	// Victims ranks the resident pages, first to go first. The sequence may be
 	// abandoned, and Retired may be called between two of its elements.
 	Victims(now time.Duration, resident []Resident) iter.Seq[Decision]

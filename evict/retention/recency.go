@@ -27,7 +27,7 @@ func (r *Recency) Published(now time.Duration, g Generation, superseded []ID) {
 	}
 	r.touch(n)
 	if n.parent != nil && n.parent.Request != g.Request && g.Kind == Prompt {
-		n.parent.fork = true
+		n.parent.Fork = true
 	}
 	r.supersede(now, superseded)
 }
@@ -35,7 +35,7 @@ func (r *Recency) Published(now time.Duration, g Generation, superseded []ID) {
 // Hit implements [Policy].
 func (r *Recency) Hit(_ time.Duration, id ID) {
 	if n := r.get(id); n != nil {
-		n.superseded = false
+		n.Superseded = false
 		r.touch(n)
 	}
 }
@@ -56,7 +56,7 @@ func (r *Recency) Victims(now time.Duration, resident []Resident) iter.Seq[Decis
 	r.plan++
 	for _, n := range r.nodes {
 		if !n.gone {
-			r.raise(n, float64(n.touched), 0, !n.superseded)
+			r.raise(n, float64(n.touched), 0, !n.Superseded)
 		}
 	}
 	q := make(queue, 0, len(resident))
@@ -79,7 +79,7 @@ func (r *Recency) Victims(now time.Duration, resident []Resident) iter.Seq[Decis
 		if res.Own.Clean > 0 {
 			q = append(q, at(Own, Evict, n.touched))
 		}
-		if res.Own.Dirty > 0 && !n.superseded {
+		if res.Own.Dirty > 0 && !n.Superseded {
 			q = append(q, at(Own, WriteBack, n.touched))
 		}
 		if res.Shared.Clean > 0 {
@@ -100,19 +100,19 @@ func (r *Recency) touch(n *node) {
 // supersede marks generations; one that already was keeps its first time.
 func (t *tree) supersede(now time.Duration, ids []ID) {
 	for _, id := range ids {
-		if n := t.get(id); n != nil && !n.superseded {
-			n.superseded, n.supersededAt = true, int64(now)
+		if n := t.get(id); n != nil && !n.Superseded {
+			n.Superseded, n.SupersededAt = true, now
 		}
 	}
 }
 
 // inGrace tells whether a superseded generation still keeps a place.
 func (n *node) inGrace(now, grace time.Duration) bool {
-	return n.fork && int64(now)-n.supersededAt < int64(grace)
+	return n.Fork && now-n.SupersededAt < grace
 }
 
 // expendable tells whether only a drop frees pages of a generation: it is
 // superseded, so its pages may not be written, and some have no other copy.
 func (n *node) expendable(res Resident) bool {
-	return n.superseded && (res.Own.Dirty > 0 || res.Shared.Dirty > 0 && !n.rank.current)
+	return n.Superseded && (res.Own.Dirty > 0 || res.Shared.Dirty > 0 && !n.rank.current)
 }

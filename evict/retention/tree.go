@@ -7,10 +7,7 @@ type node struct {
 	parent            *node
 	child, prev, next *node // first child; neighbours among the parent's children
 	kids              int
-	gone              bool // retired, kept because two branches still part here
-	superseded        bool
-	fork              bool // a prompt of another request extends it
-	supersededAt      int64
+	gone              bool  // retired, kept because two branches still part here
 	touched           int64 // the policy's own count of touches
 	adaptive          life
 	rank              rank
@@ -29,6 +26,7 @@ type rank struct {
 // of the home's descendants, so that its worth is the best in the subtree.
 type tree struct {
 	nodes map[ID]*node
+	forks int // nodes that are gone
 	plan  uint64
 }
 
@@ -49,6 +47,9 @@ func (t *tree) add(g Generation) *node {
 	}
 	n := &node{Generation: g}
 	t.nodes[g.ID] = n
+	if k := t.get(g.Kept); k != nil {
+		k.Fork, k.Superseded = true, false
+	}
 	if p := t.get(g.Parent); p != nil && p.Identity == g.Identity {
 		n.attach(p)
 	}
@@ -66,12 +67,14 @@ func (t *tree) remove(n *node) []Move {
 		n.detach()
 		delete(t.nodes, n.ID)
 		if up != nil && up.gone && up.kids == 1 {
+			t.forks--
 			return []Move{{n.ID, 0}, t.splice(up)}
 		}
 		return []Move{{n.ID, 0}}
 	case 1:
 		return []Move{t.splice(n)}
 	}
+	t.forks++
 	return nil
 }
 
@@ -85,13 +88,11 @@ func (t *tree) splice(n *node) Move {
 	return Move{n.ID, heir.ID}
 }
 
-// Covers implements [Policy].
-func (t *tree) Covers(home, id ID) bool {
-	n := t.nodes[id]
-	for n != nil && n.ID != home {
-		n = n.parent
+// Uncovered implements [Policy].
+func (t *tree) Uncovered(homes map[ID]bool, id ID) {
+	for n := t.nodes[id]; n != nil && len(homes) > 0; n = n.parent {
+		delete(homes, n.ID)
 	}
-	return n != nil
 }
 
 func (n *node) attach(up *node) {

@@ -75,12 +75,13 @@ func checkHomes(t *rapid.T, tr *tree, pages map[ID][]int, homes map[int]ID) {
 			gone++
 		}
 	}
-	if live := len(tr.nodes) - gone; live != len(pages) || gone > live {
+	if live := len(tr.nodes) - gone; live != len(pages) || gone > live || gone != tr.forks {
 		t.Fatalf("%d live and %d retired nodes for %d generations", live, gone, len(pages))
 	}
 	for id, ps := range pages {
 		for _, p := range ps {
-			if !tr.Covers(homes[p], id) {
+			home := map[ID]bool{homes[p]: true}
+			if tr.Uncovered(home, id); len(home) > 0 {
 				t.Fatalf("page %d has the home %d, which doesn't cover %d", p, homes[p], id)
 			}
 		}

@@ -69,7 +69,7 @@ func (l *lineage) waited(now int64) float64 { return max(float64(now-l.at), 0.5)
 // chance is the probability that the next visit continues n.
 func (a *Adaptive) chance(n *node) float64 {
 	prior := neutralOdds
-	if n.superseded {
+	if n.Superseded {
 		prior = 2 * a.costs.Write / a.costs.Loss // for it can't be put aside by a write
 	}
 	return n.adaptive.line.mind.of(n.trait(), prior)
@@ -77,7 +77,7 @@ func (a *Adaptive) chance(n *node) float64 {
 
 // writable tells whether n is a reason to write a page.
 func (n *node) writable() bool {
-	return !n.superseded && !n.hopeless()
+	return !n.Superseded && !n.hopeless()
 }
 
 // hopeless tells whether n can be dropped without regret: its like has never
@@ -113,7 +113,7 @@ func (a *Adaptive) own(q queue, now time.Duration, n *node, res Resident) queue 
 			v.class, v.Reason = superseded, ReasonSuperseded
 		}
 		q = append(q, v)
-	case n.superseded:
+	case n.Superseded:
 	case !n.writable() && (res.Own.Dirty > 0 || res.Shared.Dirty > 0 && !n.rank.current):
 		v := at(Drop, ReasonUnlikely, chance*a.costs.Loss)
 		v.class = hopeless

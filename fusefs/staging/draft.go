@@ -56,7 +56,7 @@ type Draft struct {
 		slots   []slot
 		scratch map[pages.ID]*stagedPage
 
-		superseded []index.ObjectID // by its publication
+		kin index.Kinship // of its publication
 	}
 }
 

@@ -111,23 +111,38 @@ func (d *Draft) abandonGhost() {
 // Retire takes generations out of the index in one transaction and lets the
 // storage of the pages go that nothing needs any more.
 func (m *Manager) Retire(gs []*index.Generation, reason index.Reason, op index.Op) error {
+	_, err := m.retire(gs, func(keep func(pages.ID) bool) (index.Retired, error) {
+		return m.Index.Retire(gs, reason, m.Now().UnixNano(), op, keep)
+	})
+	return err
+}
+
+// RetireUnpinned is Retire for those that are not pinned. It returns which it has
+// retired.
+func (m *Manager) RetireUnpinned(gs []*index.Generation, reason index.Reason) ([]*index.Generation, error) {
+	return m.retire(gs, func(keep func(pages.ID) bool) (index.Retired, error) {
+		return m.Index.RetireUnpinned(gs, reason, m.Now().UnixNano(), keep)
+	})
+}
+
+func (m *Manager) retire(gs []*index.Generation, do func(keep func(pages.ID) bool) (index.Retired, error)) ([]*index.Generation, error) {
 	var asked []pages.ID
 	done := m.Retiring(gs)
-	r, err := m.Index.Retire(gs, reason, m.Now().UnixNano(), op, func(id pages.ID) bool {
+	r, err := do(func(id pages.ID) bool {
 		asked = append(asked, id)
 		return m.Live.Keep(id)
 	})
-	done(err == nil)
+	done()
 	if err != nil {
 		for _, id := range asked {
 			m.Live.Revive(id)
 		}
-		return err
+		return nil, err
 	}
 	for _, p := range r.Dropped {
 		m.Live.Dead(p)
 	}
-	for _, g := range gs {
+	for _, g := range r.Generations {
 		m.Retired(g.ID)
 	}
 	changed := make([]pages.ID, 0, len(r.Changed))
@@ -137,7 +152,7 @@ func (m *Manager) Retire(gs []*index.Generation, reason index.Reason, op index.O
 	if len(changed) > 0 {
 		m.Changed(changed)
 	}
-	return nil
+	return r.Generations, nil
 }
 
 // releaseReservedLocked gives back all that the draft has reserved.

@@ -79,7 +79,7 @@ func (b *bench) open(discard bool) {
 		Index: b.idx, RAM: b.ram, Budget: b.budget, Live: evict.NewLive(b.ram, b.budget), Writers: noWriters{},
 		Log: slog.New(slog.DiscardHandler), MaxStaging: 4, Timeout: time.Minute, AdmissionTimeout: time.Millisecond,
 		AskRoom: func(int64) {}, Changed: func([]pages.ID) {}, Retired: func(index.ObjectID) {},
-		Retiring: func([]*index.Generation) func(bool) { return func(bool) {} },
+		Retiring: func([]*index.Generation) func() { return func() {} },
 		Evict:    func([]*index.Identity, func() bool) {},
 		Save:     func(context.Context, []evict.Unpublished) error { return nil },
 		Now:      func() time.Time { return b.now },

@@ -59,11 +59,11 @@ func (d *Draft) readKin() ([]index.ObjectID, error) {
 	return ids, err
 }
 
-// Superseded lists what the staging's publication superseded.
-func (d *Draft) Superseded() []index.ObjectID {
+// Kin is what the staging's publication had to do with what was there before.
+func (d *Draft) Kin() index.Kinship {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.mu.superseded
+	return d.mu.kin
 }
 
 // supersede is contract section 8 for the index.

@@ -54,7 +54,7 @@ type Config struct {
 	Evict func(identities []*index.Identity, enough func() bool)
 	// Retiring is told of generations that are about to go, and the function
 	// that it returns whether they have. With no lock held.
-	Retiring func([]*index.Generation) (done func(retired bool))
+	Retiring func([]*index.Generation) (done func())
 	// Retired is told of every generation that has gone, with no lock held.
 	Retired func(id index.ObjectID)
 	// Save makes pages durable before they are published, if that is wanted.

@@ -73,7 +73,7 @@ func (d *Draft) publish(name string, op index.Op, committed func(*index.Generati
 		return nil, err
 	}
 	d.mu.Lock()
-	d.mu.superseded = p.Superseded
+	d.mu.kin = p.Kin
 	d.mu.Unlock()
 	committed(g)
 	d.finishPublish(g, replaced)

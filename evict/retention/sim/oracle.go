@@ -119,7 +119,7 @@ func (o *Oracle) Victims(_ time.Duration, resident []retention.Resident) iter.Se
 		choices = o.pages(choices, r.Gen, retention.Own, r.Own, o.next(r.Gen), 1)
 		next, uses := never, 0
 		for _, g := range o.alive {
-			if (o.remaining(g.ID) > 0 || g.ID == o.last) && o.Covers(r.Gen, g.ID) {
+			if (o.remaining(g.ID) > 0 || g.ID == o.last) && o.covers(r.Gen, g.ID) {
 				next, uses = min(next, o.next(g.ID)), uses+o.remaining(g.ID)
 			}
 		}
@@ -133,6 +133,12 @@ func (o *Oracle) Victims(_ time.Duration, resident []retention.Resident) iter.Se
 			}
 		}
 	}
+}
+
+func (o *Oracle) covers(home, id retention.ID) bool {
+	homes := map[retention.ID]bool{home: true}
+	o.Uncovered(homes, id)
+	return len(homes) == 0
 }
 
 // pages enters the decisions about pages that are read next after so many

@@ -158,8 +158,11 @@ func (s *Store) Publish(tokens []uint32, prompt bool, request uint64) {
 	}
 	s.requests[request] = append(s.requests[request], g.Member)
 	s.policy.Published(s.clock, retention.Generation{
-		ID: g.ID, Identity: 1, Request: request, Kind: g.Kind, Tokens: g.Tokens, Parent: g.parent,
+		ID: g.ID, Identity: 1, Request: request, Kind: g.Kind, Tokens: g.Tokens, Parent: g.parent, Kept: verdict.Parent,
 	}, verdict.Superseded)
+	if verdict.Parent != 0 {
+		s.setSuperseded(s.all[verdict.Parent-1], false)
+	}
 	for _, id := range verdict.Superseded {
 		s.setSuperseded(s.all[id-1], true)
 	}
@@ -211,8 +214,13 @@ func (s *Store) cover(g *generation) {
 	if to == 0 {
 		to = g.ID
 	}
+	homes := map[retention.ID]bool{}
 	for _, p := range g.pages {
-		if p.links > 1 && !s.policy.Covers(p.home.id, g.ID) {
+		homes[p.home.id] = true
+	}
+	s.policy.Uncovered(homes, g.ID)
+	for _, p := range g.pages {
+		if homes[p.home.id] {
 			s.rehome(p, to)
 		}
 	}
