@@ -164,9 +164,17 @@ func TestRetentionAfterGrace(t *testing.T) {
 	ckptfs(t, "why", filepath.Join(ident, "00000001-prompt-none")).want(t, 10, "nothing is remembered")
 	file := filepath.Join(t.TempDir(), "tokens")
 	must(t, os.WriteFile(file, tokenBytes(branch(response.Tokens, 3, 30)), 0o644))
-	ckptfs(t, "why", "--tokens", file, ident).want(t, 10, "was retired at", "superseded")
+	lost := ckptfs(t, "why", "--tokens", file, ident)
+	lost.want(t, 10, "was retired at", "superseded")
+	for _, what := range []string{"lost: 220 of 250 tokens, " + response.name(), "a fork point: ", "retired: it was superseded"} {
+		if !strings.Contains(lost.out, what) {
+			t.Errorf("the story of a miss does not say %q: %s", what, lost.out)
+		}
+	}
 	must(t, os.WriteFile(file, tokenBytes(branch(tip, 3, 30)), 0o644))
-	ckptfs(t, "why", "--tokens", file, ident).want(t, 0)
+	if found := ckptfs(t, "why", "--tokens", file, ident); found.code != 0 || !strings.Contains(found.out, "found: 240 of 270 tokens") {
+		t.Errorf("what is there: %+v", found)
+	}
 }
 
 // What is passed over and shorter is superseded; what is longer is left alone,

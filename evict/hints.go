@@ -90,11 +90,13 @@ func (h *hints) evicted(id pages.ID, home index.ObjectID, own bool) {
 	h.setLocked(id, hint{home: home, own: own})
 }
 
-// want says that a lookup of g asks for the page.
-func (h *hints) want(id pages.ID, g index.ObjectID, own bool) {
+// want says that a lookup of g asks for the page: the first time since it was
+// evicted?
+func (h *hints) want(id pages.ID, g index.ObjectID, own bool) (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	x, known := h.m[id]
+	first = !x.wanted
 	home := h.homeLocked(x.home)
 	if !known || home == 0 {
 		home, x.own = g, own
@@ -102,6 +104,7 @@ func (h *hints) want(id pages.ID, g index.ObjectID, own bool) {
 	x.own = x.own && home == x.home
 	x.home, x.wanted = home, true
 	h.setLocked(id, x)
+	return first
 }
 
 // take gives the home of a page that is in RAM again: 0 unless a lookup asked.

@@ -158,6 +158,9 @@ func (t *Tiers) lost(p *index.Page, why error) error {
 		return ErrPageLost // its generations went in this instant, and it with them
 	}
 	t.Counts.LostPages.Add(1)
+	for _, g := range gs {
+		t.Index.Note(g, t.Now().UnixNano(), fmt.Sprintf("page %v has no copy left: %v", p.Key, why))
+	}
 	t.Log.Error("a page is lost", "key", p.Key, "page", uint64(p.ID), "generations", len(gs), "reason", why)
 	if err := t.Retire(gs, ReasonLost); err != nil {
 		return err
@@ -172,14 +175,18 @@ const ReasonLost index.Reason = "a page of it was lost"
 // ranks ask for them, as many at a time as there are loaders. It does not wait.
 func (t *Tiers) Prefetch(g *index.Generation, l *index.Layout, ps []*index.Page) {
 	var want []*index.Page
+	first := false
 	for slot, p := range ps {
 		if !t.InRAM(p.ID) {
 			want = append(want, p)
-			t.hints.want(p.ID, g.ID, ownPage(g, l, slot))
+			first = t.hints.want(p.ID, g.ID, ownPage(g, l, slot)) || first
 		}
 	}
 	if len(want) == 0 {
 		return
+	}
+	if first {
+		t.Index.Note(g, t.Now().UnixNano(), fmt.Sprintf("a lookup returned it; %d of its %d pages come back from disk", len(want), len(ps)))
 	}
 	t.wanted.Add(int64(len(want)))
 	select {

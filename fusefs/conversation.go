@@ -208,6 +208,11 @@ func (fs *FS) answerFind(h *handle, request []byte) ([]byte, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
+	if req.Explain {
+		fs.leaseFound(h, 0)
+		reply, err := fs.explain(i, req)
+		return reply, true, err
+	}
 	fs.count.lookups.Add(1)
 	began := fs.now()
 	defer func() { fs.metrics.lookup.Observe(fs.now().Sub(began).Seconds()) }()
@@ -251,25 +256,30 @@ func (fs *FS) offer(h *handle, g *index.Generation, r *findReply) index.Verdict 
 	if !fs.leaseFound(h, g.ID) || fs.idx.GenerationByID(g.ID) == nil {
 		return index.Skip // retired before the lease was there
 	}
+	c, rows, ok := fs.readable(g, r)
+	if !ok {
+		return index.Skip
+	}
+	fs.tiers.Prefetch(g, c.Layout, rows)
+	return index.Take
+}
+
+// readable makes the answer that g would be, if every page of it can be read.
+func (fs *FS) readable(g *index.Generation, r *findReply) (c *index.Contents, rows []*index.Page, ok bool) {
 	c, err := fs.idx.Contents(g)
-	var rows []*index.Page
 	if err == nil {
 		rows, err = fs.idx.Pages(c.Pages)
 	}
 	if err != nil {
 		fs.log.Warn("a candidate of a lookup could not be read", "generation", g.Name, "error", err)
-		return index.Skip
+		return nil, nil, false
 	}
 	ram, disk, ok := fs.tiers.Readable(rows)
-	if !ok {
-		return index.Skip
-	}
 	*r = findReply{
 		Generation: g.Name, NumTokens: g.NumTokens, Kind: g.Kind, DraftPrefixLen: g.DraftPrefixLen,
 		WorldSize: c.Layout.WorldSize, Pages: findPages{Total: len(c.Pages), RAM: ram, Disk: disk},
 	}
-	fs.tiers.Prefetch(g, c.Layout, rows)
-	return index.Take
+	return c, rows, ok
 }
 
 func leasedID(h *handle) index.ObjectID { return index.ObjectID(atomic.LoadUint64(&h.rec.leased)) }

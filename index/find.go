@@ -24,8 +24,10 @@ type FindResult struct {
 
 // RetiredLead is a generation that is not published any more.
 type RetiredLead struct {
-	ID     ObjectID
-	Reason Reason // why it was retired
+	ID        ObjectID
+	NumTokens int
+	At        int64  // when it was retired, nanoseconds since 1970
+	Reason    Reason // why
 }
 
 // Find returns the published generation with the most tokens that is an exact
@@ -81,7 +83,7 @@ func (i *Identity) retiredBeyond(chain *Chain, limit, tokens int) RetiredLead {
 	if r == nil || r.end.tokens <= tokens {
 		return RetiredLead{}
 	}
-	return RetiredLead{r.id, Reason(r.reason.Value())}
+	return RetiredLead{r.id, r.end.tokens, r.at, Reason(r.reason.Value())}
 }
 
 func (i *Identity) longestPublished(chain *Chain, tokens int, seq int64) *Generation {

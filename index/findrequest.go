@@ -20,6 +20,7 @@ type FindRequest struct {
 	NumTokens int     // 1..MaxTokens
 	MaxTokens int     // the most that a candidate may have; 0: no bound
 	Media     []Media // increasing At, below NumTokens
+	Explain   bool    // tell what was lost, and leave everything as it is
 	Tokens    []byte  // unsigned 32-bit little-endian, each below 2^31
 }
 
@@ -96,8 +97,8 @@ func parseFindLine(line []byte) (fields, error) {
 // are in it.
 func parseFindFields(f fields) (*FindRequest, error) {
 	for _, m := range f.object {
-		if !slices.Contains([]string{"num_tokens", "tokens", "max_tokens", "media"}, m.key) {
-			return nil, invalidf("a lookup has no field %s: there are num_tokens or tokens, max_tokens and media", quoteCut(m.key))
+		if !slices.Contains([]string{"num_tokens", "tokens", "max_tokens", "media", "explain"}, m.key) {
+			return nil, invalidf("a lookup has no field %s: there are num_tokens or tokens, max_tokens, media and explain", quoteCut(m.key))
 		}
 	}
 	req := &FindRequest{}
@@ -123,6 +124,11 @@ func parseFindFields(f fields) (*FindRequest, error) {
 			return nil, err
 		}
 		req.MaxTokens = int(n)
+	}
+	if v, _ := f.object.get("explain"); v != nil {
+		if req.Explain = string(v) == "true"; !req.Explain && string(v) != "false" {
+			return nil, invalidf("explain must be true or false, not %s", cutValue(v))
+		}
 	}
 	var err error
 	req.Media, err = parseMedia(f, req.NumTokens)

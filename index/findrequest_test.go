@@ -23,6 +23,8 @@ func TestParseFindRequest(t *testing.T) {
 		{`{"num_tokens":3,"media":[{"at":1,"digest":"` + hex40 + `"}]}` + "\n" + tokens, "3 0 [{1 " + hex40 + "}]"},
 		{`{"tokens":[1,2654435762,3]`, "..."},
 		{`{"tokens":[1,2,3]}`, "3 0 []"},
+		{`{"tokens":[1,2,3],"explain":true}`, "3 0 [] explained"},
+		{`{"tokens":[1,2,3],"explain":false}`, "3 0 []"},
 		{`{"tokens":[1,2,3]}` + "\n", "3 0 []"},
 		{`{"tokens":[1,2,3],"max_tokens":4194304}`, "3 4194304 []"},
 		{`{"tokens":[1,2,3],"media":[{"at":1,"digest":"` + hex40 + `"}`, "..."}, // ends with a brace
@@ -36,6 +38,9 @@ func TestParseFindRequest(t *testing.T) {
 		got := "..."
 		if complete {
 			got = fmt.Sprint(req.NumTokens, req.MaxTokens, req.Media)
+			if req.Explain {
+				got += " explained"
+			}
 			if len(req.Tokens) != req.NumTokens*tokenBytes {
 				t.Errorf("%q: %d bytes of tokens", c.in, len(req.Tokens))
 			}
@@ -56,6 +61,7 @@ func TestParseFindRequestRefuses(t *testing.T) {
 		{"{\"num_tokens\":0}\n", "num_tokens must be an integer from 1 to 4194304"},
 		{"{\"num_tokens\":4194305}\n", "num_tokens must be an integer from 1 to 4194304"},
 		{"{\"num_tokens\":1.0}\n", "fraction"},
+		{"{\"num_tokens\":1,\"explain\":1}\n", "explain must be true or false, not 1"},
 		{"{\"num_tokens\":1,\"max_tokens\":0}\n", "max_tokens must be an integer from 1"},
 		{"{\"num_tokens\":1,\"max_tokens\":\"1\"}\n", "max_tokens must be an integer from 1"},
 		{"{\"num_tokens\":1,\"tokens\":[1]}\n", "either num_tokens"},

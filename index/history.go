@@ -2,6 +2,7 @@ package index
 
 import (
 	"database/sql/driver"
+	"fmt"
 	"sync"
 )
 
@@ -53,6 +54,14 @@ func (n *notes) take() []note {
 	return list
 }
 
+// giveBack is for notes that could not be written.
+func (n *notes) giveBack(list []note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(list, n.list...)
+	n.list = n.list[:min(len(n.list), maxNotes)]
+}
+
 // storeHistory writes events, in order, and deletes what is too old.
 func storeHistory(tx *conn, list []note) error {
 	if len(list) == 0 {
@@ -73,7 +82,11 @@ func (x *Index) flushNotes() error {
 	if len(list) == 0 {
 		return nil
 	}
-	return x.update("writing history", 0, func(tx *conn) error { return storeHistory(tx, list) }, nil)
+	err := x.update("writing history", 0, func(tx *conn) error { return storeHistory(tx, list) }, nil)
+	if err != nil {
+		x.notes.giveBack(list)
+	}
+	return err
 }
 
 // History returns what is remembered of a generation, published or not, by its
@@ -90,6 +103,24 @@ func (x *Index) History(i *Identity, generation string, max int) ([]Event, error
 			}, generation, int64(i.ID), int64(max))
 	})
 	return events, err
+}
+
+// retiredText is the event of a retirement.
+func retiredText(why string) string { return "retired: " + why }
+
+// RetiredName finds the name of a generation that was retired, "" if that is not
+// remembered any more.
+func (x *Index) RetiredName(i *Identity, lead RetiredLead) (name string, err error) {
+	tokens := fmt.Sprintf("%08d", lead.NumTokens)
+	err = x.readers.read(func(db *conn) error {
+		return db.query(`SELECT generation FROM history WHERE generation > ? AND generation < ?
+			AND identity = ? AND at = ? AND text = ? ORDER BY seq DESC LIMIT 1`,
+			func(row []driver.Value) error {
+				name, _ = row[0].(string)
+				return nil
+			}, tokens+"-", tokens+".", int64(i.ID), lead.At, retiredText(string(lead.Reason)))
+	})
+	return name, err
 }
 
 // events are what a publication adds to the history.

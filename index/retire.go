@@ -3,6 +3,7 @@ package index
 import (
 	"database/sql/driver"
 	"fmt"
+	"slices"
 
 	"ckptfs/pages"
 )
@@ -39,6 +40,7 @@ func (x *Index) retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 	var changed, dropped []PageRow
 	var records []*retirement
 	var released released
+	noted := x.notes.take() // what led to it comes before it
 	err := x.free("retiring", op, func(tx *conn) (err error) {
 		done, released.owner = Retired{}, nil // it may be the second try
 		counts := make(map[pages.ID]int32)
@@ -58,7 +60,7 @@ func (x *Index) retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 		if err := x.retirements.store(tx, records); err != nil {
 			return err
 		}
-		if err := storeHistory(tx, retirementNotes(records, done.Generations)); err != nil {
+		if err := storeHistory(tx, slices.Concat(noted, retirementNotes(records, done.Generations))); err != nil {
 			return err
 		}
 		changed, dropped, err = releasePages(tx, counts, keep)
@@ -79,6 +81,7 @@ func (x *Index) retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 		x.usage.released(&released, changed, dropped)
 	})
 	if err != nil {
+		x.notes.giveBack(noted)
 		return Retired{}, err
 	}
 	return done, nil
@@ -87,7 +90,7 @@ func (x *Index) retire(gs []*Generation, reason Reason, now int64, op Op, keep f
 func retirementNotes(records []*retirement, gs []*Generation) []note {
 	list := make([]note, len(gs))
 	for n, g := range gs {
-		list[n] = noteOf(g, records[n].at, "retired: "+records[n].reason.Value())
+		list[n] = noteOf(g, records[n].at, retiredText(records[n].reason.Value()))
 	}
 	return list
 }

@@ -20,7 +20,8 @@ const whyUsage = "why GENERATION_DIR | why --tokens FILE IDENTITY_DIR"
 const whyAbout = `Tells what has happened to a generation, from a bounded history: when it was published, superseded and by which,
 written to disk and evicted, retired and why. GENERATION_DIR is its path in the mount; it may be gone.
 
-With --tokens it looks the tokens up and tells the story of what is found, or why there was nothing (exit code 10).`
+With --tokens it tells what a lookup of the tokens would find, and the story of that; of a longer one that is gone too;
+or why there is nothing (exit code 10). It only asks: nothing is refreshed, or brought to RAM.`
 
 // whyFlags are the flags of why.
 type whyFlags struct{ tokens string }
@@ -45,17 +46,41 @@ func runWhy(ctx context.Context, args []string, io streams) error {
 	if err != nil {
 		return err
 	}
-	lease, err := client.Find(ctx, dir, tokens, client.FindOptions{})
+	lease, err := client.Find(ctx, dir, tokens, client.FindOptions{Explain: true})
 	if err != nil {
 		return refusedIfInvalid(err)
 	}
 	defer lease.Close()
-	if !lease.Hit() {
-		return withCode(exitMiss, errors.New(lease.Reply.Reason))
-	}
-	fmt.Fprintf(io.out, "%d of %d tokens: %s\n", lease.Reply.NumTokens, len(tokens), lease.Reply.Generation)
-	return tellHistory(io.out, lease.Dir())
+	return tellLookup(io.out, dir, lease.Reply, len(tokens))
 }
+
+// tellLookup tells the stories of what a lookup finds, and of what it has lost.
+func tellLookup(out io.Writer, dir string, r client.Reply, asked int) error {
+	if r.Generation != "" {
+		fmt.Fprintf(out, "found: %d of %d tokens, %s\n", r.NumTokens, asked, r.Generation)
+		if err := tellHistory(out, filepath.Join(dir, r.Generation)); err != nil {
+			return err
+		}
+	}
+	if l := r.Lost; l != nil {
+		name := l.Generation
+		if name == "" {
+			name = "its name is not remembered"
+		}
+		fmt.Fprintf(out, "lost: %d of %d tokens, %s; retired at %s: %s\n", l.NumTokens, asked, name, localTime(l.Retired), l.Reason)
+		if l.Generation != "" {
+			if err := tellHistory(out, filepath.Join(dir, l.Generation)); err != nil {
+				return err
+			}
+		}
+	}
+	if r.Generation == "" {
+		return withCode(exitMiss, errors.New(r.Reason))
+	}
+	return nil
+}
+
+func localTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
 
 // tellHistory prints a line for each event.
 func tellHistory(out io.Writer, generation string) error {
@@ -76,7 +101,7 @@ func tellHistory(out io.Writer, generation string) error {
 		return fmt.Errorf("the history of %s: %w", generation, err)
 	}
 	for _, e := range events {
-		fmt.Fprintf(out, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), e.Text)
+		fmt.Fprintf(out, "  %s  %s\n", localTime(e.At), e.Text)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // FindOptions narrow a lookup.
@@ -15,6 +16,9 @@ type FindOptions struct {
 	MaxTokens int
 	// Media lists the media of the request, in order.
 	Media []Media
+	// Explain asks only: the reply tells what has been lost too, and nothing is
+	// leased, refreshed or brought to RAM.
+	Explain bool
 }
 
 // Reply is the answer to a lookup.
@@ -32,6 +36,17 @@ type Reply struct {
 	} `json:"pages"`
 	// Reason says, without a hit, what became of the best lead.
 	Reason string `json:"reason"`
+	// Lost is, if it was asked for, a retired generation that would have been a
+	// longer answer.
+	Lost *Lost `json:"lost"`
+}
+
+// Lost is a generation that is not published any more.
+type Lost struct {
+	Generation string    `json:"generation"` // empty if its name is not remembered
+	NumTokens  int       `json:"num_tokens"`
+	Retired    time.Time `json:"retired"`
+	Reason     string    `json:"reason"`
 }
 
 // Lease is an open lookup handle. Until it is closed or used again, nothing of
@@ -87,7 +102,8 @@ func encodeRequest(tokens []uint32, options FindOptions) ([]byte, error) {
 		NumTokens int     `json:"num_tokens"`
 		MaxTokens int     `json:"max_tokens,omitempty"`
 		Media     []Media `json:"media,omitempty"`
-	}{len(tokens), options.MaxTokens, options.Media})
+		Explain   bool    `json:"explain,omitempty"`
+	}{len(tokens), options.MaxTokens, options.Media, options.Explain})
 	if err != nil {
 		return nil, err
 	}
