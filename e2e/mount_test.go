@@ -53,6 +53,7 @@ type mount struct {
 	cmd     *exec.Cmd
 	stdout  *os.File
 	warned  []string // what the log may warn of
+	pressed uint64   // generations that press has published
 }
 
 // mountEnv marks the processes of a mount, so that one that is left behind is found.

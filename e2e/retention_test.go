@@ -51,8 +51,9 @@ func wantState(t testing.TB, ident string, g generation, state string) {
 // surely had to make room, and waits until it has.
 func (m *mount) press(t testing.TB, ident string, id identity, n int) {
 	t.Helper()
-	for i := range n {
-		publish(t, ident, turn(id, "prompt", fmt.Sprint("pressure-", i), conversation(uint64(5000+i), 320)))
+	for range n {
+		m.pressed++
+		publish(t, ident, turn(id, "prompt", fmt.Sprint("pressure-", m.pressed), conversation(5000+m.pressed, 320)))
 	}
 	eventually(t, "eviction comes to rest", func() error {
 		s := m.whole(t)

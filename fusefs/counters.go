@@ -71,6 +71,7 @@ func (fs *FS) serviceCounters() []counter {
 		{"generations_published", "generations_published_total", nil, "Generations published.", c.generationsPublished.Load},
 		{"generations_deleted", "generations_deleted_total", nil, "Generations deleted or unpublished by clients.", c.generationsDeleted.Load},
 		{"publish_busy", "publish_busy_total", nil, "Renames refused with EBUSY: a page was not complete.", c.publishBusy.Load},
+		{"index_changes", "index_changes_total", nil, "Transactions that changed what is published or where its pages are.", func() int64 { return int64(fs.idx.Changes()) }},
 		{"stagings_discarded", "stagings_discarded_total", nil, "Stagings discarded after their timeout.", c.stagingsDiscarded.Load},
 		{"bytes_read_ordinary", "ordinary_read_bytes_total", nil, "Page bytes read through the daemon, not by passthrough.", c.bytesReadOrdinary.Load},
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ckptfs/evict"
+	"ckptfs/index"
 )
 
 // notMeasured are numbers of the status that are no metrics: who the processes
@@ -18,7 +19,7 @@ var notMeasured = []string{"PID", "KeeperPID", "UptimeSeconds", "Writing"}
 // TestEveryNumberIsAMetric changes each number and each switch of the status in
 // turn: some metric must change with it.
 func TestEveryNumberIsAMetric(t *testing.T) {
-	fs := &FS{tiers: &evict.Tiers{}}
+	fs := &FS{tiers: &evict.Tiers{}, idx: new(index.Index)}
 	fs.counters = fs.counterTable()
 	at := time.Unix(1000, 0)
 	s := Status{Started: at, LastDeathAt: &at, Counters: map[string]int64{}}
@@ -76,7 +77,7 @@ func eachNumber(v reflect.Value, path string, f func(path string, v reflect.Valu
 // TestCounterNames: a name of the status, a series of a metric, once each; sums
 // have neither help nor metric.
 func TestCounterNames(t *testing.T) {
-	fs := &FS{tiers: &evict.Tiers{}}
+	fs := &FS{tiers: &evict.Tiers{}, idx: new(index.Index)}
 	seen := map[string]bool{}
 	for _, c := range fs.counterTable() {
 		series := c.metric

@@ -82,7 +82,7 @@ func (x *Index) flushNotes() error {
 	if len(list) == 0 {
 		return nil
 	}
-	err := x.update("writing history", 0, func(tx *conn) error { return storeHistory(tx, list) }, nil)
+	err := x.noteDown("writing history", func(tx *conn) error { return storeHistory(tx, list) })
 	if err != nil {
 		x.notes.giveBack(list)
 	}

@@ -87,6 +87,7 @@ type Index struct {
 	pins     atomic.Int64 // objects that are pinned themselves
 
 	staleBlobs atomic.Uint64
+	notedDown  atomic.Uint64 // transactions of noteDown
 	reserve    reserve
 
 	mu struct {

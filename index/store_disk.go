@@ -49,10 +49,10 @@ func (x *Index) DiskBytes() (n int64, err error) {
 // SetDiskBytes keeps what the contents of the disk tier take, for the next start,
 // which counts nothing before it serves.
 func (x *Index) SetDiskBytes(n int64) error {
-	return x.update("keeping the disk tier's fill", 0, func(tx *conn) error {
+	return x.noteDown("keeping the disk tier's fill", func(tx *conn) error {
 		_, err := tx.exec("UPDATE meta SET value = ? WHERE name = 'disk_bytes'", n)
 		return err
-	}, nil)
+	})
 }
 
 // RAMOnlyPages lists the pages that no record says to be on disk, whatever links

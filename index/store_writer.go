@@ -100,6 +100,16 @@ func (x *Index) updateLocked(what string, op Op, change func(tx *conn) error, ap
 	return nil
 }
 
+// noteDown is update for what only keeps a record of what has been: recency,
+// history, counts. It is no change of what is published, nor of where pages are.
+func (x *Index) noteDown(what string, change func(tx *conn) error) error {
+	return x.update(what, 0, change, func() { x.notedDown.Add(1) })
+}
+
+// Changes returns how many transactions have been committed since Open but
+// those of noteDown.
+func (x *Index) Changes() uint64 { return x.Transactions() - x.notedDown.Load() }
+
 // Transactions returns how many transactions have been committed since Open.
 func (x *Index) Transactions() uint64 {
 	x.writer.mu.Lock()

@@ -106,7 +106,7 @@ const flushBatch = 1024
 // a crash loses what was noted since.
 func (x *Index) FlushTouched() error {
 	for batch := range slices.Chunk(x.touched.take(), flushBatch) {
-		err := x.update("writing recency", 0, func(tx *conn) error {
+		err := x.noteDown("writing recency", func(tx *conn) error {
 			for _, g := range batch {
 				_, err := tx.exec("UPDATE generations SET used = ?, state = ?, superseded_by = ? WHERE id = ?",
 					g.Used(), int64(g.State()), int64(g.SupersededBy()), int64(g.ID))
@@ -115,7 +115,7 @@ func (x *Index) FlushTouched() error {
 				}
 			}
 			return nil
-		}, nil)
+		})
 		if err != nil {
 			for _, g := range batch {
 				x.touched.add(g)
