@@ -3,6 +3,7 @@ package evict
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"ckptfs/index"
 	"ckptfs/pages"
@@ -46,29 +47,58 @@ func (t *Tiers) diskRoom(ctx context.Context, need int64, on index.ObjectID) boo
 // held.
 func (t *Tiers) giveUp(ctx context.Context, bytes int64, on index.ObjectID) (generations int) {
 	target := t.Disk.Usage().UsedBytes - bytes
-	for _, id := range t.Coldest() {
-		if t.Disk.Usage().UsedBytes <= target || ctx.Err() != nil {
-			break
-		}
-		g := t.Index.GenerationByID(id)
-		if g == nil || id != on && !t.onDisk(g) {
-			continue
-		}
-		if g.Pinned() || !t.Spare(g.ID) {
-			if id == on {
+	order := t.Coldest()
+	last := slices.Index(order, on)
+	if last >= 0 {
+		order = order[:last]
+	}
+	// Where generations share all that they have on disk, the first look finds
+	// none whose end would free anything.
+	for _, look := range []func([]*index.Page, bool) bool{freesDisk, onDisk} {
+		for _, id := range order {
+			if t.Disk.Usage().UsedBytes <= target || ctx.Err() != nil {
 				return generations
 			}
-			continue
-		}
-		if err := t.Retire([]*index.Generation{g}, ReasonDiskFull); err == nil {
-			generations++
-		}
-		t.Spared(g.ID)
-		if id == on {
-			return generations
+			generations += t.giveUpOne(id, look)
 		}
 	}
+	if last >= 0 && t.Disk.Usage().UsedBytes > target {
+		generations += t.giveUpOne(on, nil)
+	}
 	return generations
+}
+
+// giveUpOne retires a generation, if it may go and its pages are as wanted.
+// It returns how many it has retired.
+func (t *Tiers) giveUpOne(id index.ObjectID, wanted func(rows []*index.Page, superseded bool) bool) int {
+	g := t.Index.GenerationByID(id)
+	if g == nil || g.Pinned() || !t.Spare(id) {
+		return 0
+	}
+	defer t.Spared(id)
+	rows := t.rowsOf(g)
+	if wanted != nil && !wanted(rows, g.State().Superseded()) || t.inUse(rows) {
+		return 0
+	}
+	if err := t.Retire([]*index.Generation{g}, ReasonDiskFull); err != nil {
+		t.Log.Warn("a generation could not be retired to make room on disk", "generation", g.Name, "error", err)
+		return 0
+	}
+	if !g.Retired() {
+		return 0 // pinned in this instant
+	}
+	return 1
+}
+
+// onDisk reports whether any of a generation's pages is on disk.
+func onDisk(rows []*index.Page, _ bool) bool {
+	return slices.ContainsFunc(rows, func(p *index.Page) bool { return p.Disk() != 0 })
+}
+
+// freesDisk reports whether the end of a generation frees space on disk now, or
+// does when the other superseded ones have gone too.
+func freesDisk(rows []*index.Page, superseded bool) bool {
+	return slices.ContainsFunc(rows, func(p *index.Page) bool { return p.Disk() != 0 && (superseded || p.Links() <= 1) })
 }
 
 // FitDisk brings a tier that holds more than its bound, since that has become
@@ -89,22 +119,4 @@ func (t *Tiers) FitDisk(ctx context.Context) {
 	n := t.giveUp(ctx, over, 0)
 	left, _, _ := t.Disk.Missing(0)
 	t.Log.Info("the disk tier is within --l2-size", "generations_given_up", n, "bytes", t.Disk.Usage().UsedBytes, "too_many_bytes", max(left, 0))
-}
-
-// onDisk reports whether the generation has pages on disk.
-func (t *Tiers) onDisk(g *index.Generation) bool {
-	c, err := t.Index.Contents(g)
-	if err != nil {
-		return false
-	}
-	ps, err := t.Index.Pages(c.Pages)
-	if err != nil {
-		return false
-	}
-	for _, p := range ps {
-		if p != nil && p.Disk() != 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -113,6 +113,44 @@ func TestPinnedSuperseded(t *testing.T) {
 	s.check()
 }
 
+// TestDiskBoundOrder: superseded generations go first, then the coldest; as
+// wholes; one that would free nothing stays, and so do shared pages.
+func TestDiskBoundOrder(t *testing.T) {
+	s := newStore(t, 100*storePage)
+	cold, root := s.publish(1, 12), s.publish(2, 12) // root shares its attention pages with long
+	old := s.publish(3, 12)
+	long, hot := s.publish(2, 24), s.publish(4, 12)
+	s.must(s.idx.SetPin(hot, true, 0))
+	s.Flush(context.Background())
+	s.MakeRoom(context.Background(), 100*storePage)
+	s.supersede(old, hot, index.Superseded)
+	s.tellSuperseded(old)
+	var went []*index.Generation
+	all := []*index.Generation{cold, root, old, long, hot}
+	for range all {
+		s.bounding.Lock()
+		s.giveUp(context.Background(), 1, 0)
+		s.bounding.Unlock()
+		for _, g := range all {
+			if !s.published(g) && !slices.Contains(went, g) {
+				went = append(went, g)
+			}
+		}
+	}
+	if !slices.Equal(went, []*index.Generation{old, cold, root, long}) {
+		names := map[*index.Generation]string{cold: "cold", root: "root", old: "old", long: "long", hot: "hot"}
+		var order []string
+		for _, g := range went {
+			order = append(order, names[g])
+		}
+		t.Errorf("they went in the order %v", order)
+	}
+	if n, err := s.readAll(); err != nil || n != 1 {
+		t.Errorf("%d can be read: %v", n, err)
+	}
+	s.check()
+}
+
 // TestLearnLineage: fork points, what is superseded, and how long, outlive the
 // daemon.
 func TestLearnLineage(t *testing.T) {
