@@ -36,10 +36,8 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 		if ctx.Err() != nil {
 			break
 		}
-		for _, e := range batch {
-			e.retryAt = 0 // this is the last time to try
-		}
-		t.writeBack(ctx, batch, storing{room: true, on: on, count: &t.Counts.WrittenFlush})
+		// This is the last time to try.
+		t.writeBack(ctx, batch, storing{room: true, again: true, on: on, count: &t.Counts.WrittenFlush})
 		if t.Now().Sub(lastTold) >= 2*time.Second {
 			lastTold = t.Now()
 			left := len(t.res.dirty())

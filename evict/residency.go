@@ -24,7 +24,7 @@ type resident struct {
 	busy    chan struct{} // not nil while its RAM copy is being removed; closed then
 	writing bool          // a write-back is under way
 	fails   atomic.Int32  // write-backs that failed in a row
-	retryAt time.Duration // not written before
+	retryAt atomic.Int64  // a time.Duration; not written before
 }
 
 // residency knows which published pages are in RAM. Shards are locked apart from

@@ -14,6 +14,8 @@ import (
 type storing struct {
 	durable bool                           // it survives power loss when that is done
 	room    bool                           // generations may be retired for it if the tier is full
+	again   bool                           // whatever has failed lately
+	margin  int64                          // bytes of the tier that have to stay free; only without room
 	on      func(*resident) index.ObjectID // on whose behalf a page is written (see diskRoom); nil: nobody knows
 	count   *atomic.Int64                  // of Counts: why it is written
 }
@@ -35,6 +37,9 @@ func (t *Tiers) store(ctx context.Context, id pages.ID, key pages.Key, bytes int
 		return 0, fmt.Errorf("%w: %w", errNotInRAM, err)
 	}
 	defer f.Close()
+	if err := t.marginLeft(bytes, how); err != nil {
+		return 0, err
+	}
 	done := t.health.begin(WorkWriteBack)
 	stored, err = t.Disk.Put(ctx, key, f, bytes, how.durable)
 	if diskFull(err) && how.room && t.diskRoom(ctx, bytes, on) {
@@ -46,4 +51,20 @@ func (t *Tiers) store(ctx context.Context, id pages.ID, key pages.Key, bytes int
 		t.Counts.StoredBytes.Add(stored)
 	}
 	return stored, err
+}
+
+// marginLeft refuses a write that would take what has to stay free.
+func (t *Tiers) marginLeft(bytes int64, how storing) error {
+	if how.room || how.margin == 0 {
+		return nil
+	}
+	switch ofBound, ofDisk, err := t.Disk.Missing(bytes + how.margin); {
+	case err != nil:
+		return err
+	case ofBound > 0:
+		return pages.ErrDiskBound
+	case ofDisk > 0:
+		return pages.ErrDiskMinFree
+	}
+	return nil
 }

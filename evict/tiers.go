@@ -101,6 +101,7 @@ type Counts struct {
 	WrittenEvict   atomic.Int64 // page bytes written to disk because RAM was needed
 	WrittenFlush   atomic.Int64 // because the daemon stops
 	WrittenDurable atomic.Int64 // because somebody waits for durability
+	WrittenDrop    atomic.Int64 // because an operator empties RAM
 	StoredBytes    atomic.Int64 // what objects of written pages take on disk
 	WriteFailures  atomic.Int64
 	Deduplicated   atomic.Int64 // bytes that a publication found there already
@@ -120,7 +121,7 @@ type Counts struct {
 
 // WrittenBytes is how many page bytes have been written to disk.
 func (c *Counts) WrittenBytes() int64 {
-	return c.WrittenEvict.Load() + c.WrittenFlush.Load() + c.WrittenDurable.Load()
+	return c.WrittenEvict.Load() + c.WrittenFlush.Load() + c.WrittenDurable.Load() + c.WrittenDrop.Load()
 }
 
 // New makes the tiers; Start begins the background work.

@@ -50,7 +50,7 @@ func (t *Tiers) writeBack(ctx context.Context, es []*resident, how storing) {
 		if ctx.Err() != nil {
 			break
 		}
-		if e.page.Disk() == 0 && e.retryAt <= now {
+		if e.page.Disk() == 0 && (how.again || e.retryAt.Load() <= int64(now)) {
 			work <- e
 		}
 	}
@@ -129,7 +129,7 @@ func (t *Tiers) failed(e *resident, err error) {
 	fails := e.fails.Add(1)
 	all := t.Counts.WriteFailures.Add(1)
 	wait := min(firstBackoff<<min(fails-1, 16), maxBackoff)
-	e.retryAt = t.now() + wait
+	e.retryAt.Store(int64(t.now() + wait))
 	now := max(int64(t.now()), 1)
 	if last := t.failLogged.Load(); (last == 0 || now-last >= int64(failLogEvery)) && t.failLogged.CompareAndSwap(last, now) {
 		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", e.page.Key, "bytes", e.page.Bytes, "tries", fails, "failures", all, "error", err)

@@ -24,7 +24,7 @@ const (
 func (fs *FS) getAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 	*out = fuse.Attr{Ino: uint64(n), Nlink: 1, Blksize: 4096}
 	switch n.kind() {
-	case kindFixed:
+	case kindFixed, kindCommand:
 		return fs.fixedAttr(n, out)
 	case kindModel:
 		m, err := fs.model(n)
@@ -91,6 +91,9 @@ func (fs *FS) fixedAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 		return forever, nil
 	case nodeControl:
 		out.Mode, out.Nlink = dirMode|0o500, 2
+		return forever, nil
+	case nodeCommand:
+		out.Mode = fileMode | 0o600
 		return forever, nil
 	}
 	if _, ok := controlFiles[n]; !ok {

@@ -8,6 +8,9 @@ type controlFile struct {
 	make func(*FS) ([]byte, error)
 }
 
+// commandName is the file of .ckptfs that takes orders; see Order.
+const commandName = "control"
+
 // controlFiles are the files of .ckptfs by their nodes, which follow nodeControl.
 var controlFiles = map[nodeID]controlFile{
 	nodeStatus:  {"status.json", (*FS).statusJSON},

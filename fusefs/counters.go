@@ -30,8 +30,8 @@ type counters struct {
 // retireReasons are the reasons for which the server itself retires generations,
 // and their short names in status and metrics.
 func retireReasons() (reasons []index.Reason, names []string) {
-	return []index.Reason{evict.ReasonLost, evict.ReasonPressure, evict.ReasonDiskFull, evict.ReasonSuperseded, evict.ReasonUnlikely, reasonLimit, reasonQuota},
-		[]string{"lost", "pressure", "disk", "superseded", "unlikely", "limit", "quota"}
+	return []index.Reason{evict.ReasonLost, evict.ReasonPressure, evict.ReasonDiskFull, evict.ReasonSuperseded, evict.ReasonUnlikely, reasonLimit, reasonQuota, reasonCleared},
+		[]string{"lost", "pressure", "disk", "superseded", "unlikely", "limit", "quota", "cleared"}
 }
 
 func (c *counters) retire(why index.Reason, n int) {
@@ -92,17 +92,18 @@ func (fs *FS) lookupCounters() []counter {
 
 func (fs *FS) diskCounters() []counter {
 	c := &fs.tiers.Counts
-	const written = "Page bytes written to disk, by reason: evict (RAM was needed), flush (a stop), durable (somebody waited for it)."
+	const written = "Page bytes written to disk, by reason: evict (RAM was needed), flush (a stop), durable (somebody waited for it), drop (an operator emptied RAM)."
 	const avoided = "Page bytes that were not written to disk, by reason."
 	return []counter{
 		{"disk_written_bytes", "", nil, "", c.WrittenBytes},
 		{"written_evict_bytes", "disk_written_bytes_total", labels{"reason": "evict"}, written, c.WrittenEvict.Load},
 		{"written_flush_bytes", "disk_written_bytes_total", labels{"reason": "flush"}, written, c.WrittenFlush.Load},
 		{"written_durable_bytes", "disk_written_bytes_total", labels{"reason": "durable"}, written, c.WrittenDurable.Load},
+		{"written_drop_bytes", "disk_written_bytes_total", labels{"reason": "drop"}, written, c.WrittenDrop.Load},
 		{"disk_written_pages", "disk_written_pages_total", nil, "Pages written to disk.", c.WrittenPages.Load},
 		{"disk_stored_bytes", "disk_stored_bytes_total", nil, "Bytes that written pages take on disk, compressed.", c.StoredBytes.Load},
 		{"disk_write_failures", "disk_write_failures_total", nil, "Writes of pages to disk that failed.", c.WriteFailures.Load},
-		{"avoided_compressed_bytes", "", nil, "", func() int64 { return c.WrittenBytes() - c.StoredBytes.Load() }},
+		{"avoided_compressed_bytes", "", nil, "", func() int64 { return max(c.WrittenBytes()-c.StoredBytes.Load(), 0) }},
 		{"avoided_deduplicated_bytes", "avoided_write_bytes_total", labels{"reason": "deduplicated"}, avoided, c.Deduplicated.Load},
 		{"avoided_superseded_bytes", "avoided_write_bytes_total", labels{"reason": "superseded"}, avoided, c.DroppedSuperseded.Load},
 		{"avoided_unlikely_bytes", "avoided_write_bytes_total", labels{"reason": "unlikely"}, avoided, c.DroppedUnlikely.Load},

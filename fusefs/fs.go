@@ -99,8 +99,9 @@ type FS struct {
 
 	keptFill atomic.Int64 // of the disk tier, as the index has it
 
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	background context.Context // ends with stop
+	stop       context.CancelFunc
+	wg         sync.WaitGroup
 }
 
 // New opens the state, takes over what a former daemon of this mount left, and
@@ -120,7 +121,7 @@ func New(cfg Config) (*FS, error) {
 	fs.counters = fs.counterTable()
 	fs.metrics.registry.MustRegister(newStatusCollector(fs))
 	ctx, cancel := context.WithCancel(context.Background())
-	fs.stop = cancel
+	fs.background, fs.stop = ctx, cancel
 	fs.reconciled = make(chan struct{})
 	fs.wg.Add(4)
 	go func() { defer fs.wg.Done(); fs.notify.run(ctx) }()

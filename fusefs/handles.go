@@ -113,6 +113,7 @@ type handle struct {
 	file  lazyFile      // ordinary path, and files that are no pages
 	find  *conversation // .find and .identify
 	bytes []byte        // what a made file said when it was opened
+	job   *job          // .ckptfs/control: the order; under file.mu
 
 	object *pages.Object // howUncached; under file.mu
 

@@ -64,7 +64,7 @@ type LeaseList struct {
 const maxLeases = 1000
 
 func (fs *FS) leasesJSON() ([]byte, error) {
-	b, err := json.MarshalIndent(fs.Leases(maxLeases, nil), "", "  ")
+	b, err := json.MarshalIndent(fs.Leases(maxLeases), "", "  ")
 	return append(b, '\n'), err
 }
 
@@ -109,16 +109,19 @@ func (fs *FS) eachLease(f func(heldLease)) {
 	})
 }
 
-// Leases lists at most most leases of those that want accepts; nil accepts all.
-func (fs *FS) Leases(most int, want func(heldLease) bool) LeaseList {
-	list := LeaseList{Leases: []Lease{}}
+// Leases lists at most most leases, the one that was taken first first.
+func (fs *FS) Leases(most int) LeaseList {
 	var held []heldLease
-	fs.eachLease(func(l heldLease) {
-		if want == nil || want(l) {
-			list.Counts.add(l.kind)
-			held = append(held, l)
-		}
-	})
+	fs.eachLease(func(l heldLease) { held = append(held, l) })
+	return fs.describeLeases(held, most)
+}
+
+// describeLeases is Leases for some of them.
+func (fs *FS) describeLeases(held []heldLease, most int) LeaseList {
+	list := LeaseList{Leases: []Lease{}}
+	for _, l := range held {
+		list.Counts.add(l.kind)
+	}
 	slices.SortFunc(held, func(a, b heldLease) int {
 		return cmp.Or(cmp.Compare(a.rec.opened, b.rec.opened), cmp.Compare(a.slot, b.slot))
 	})

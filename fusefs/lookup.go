@@ -78,6 +78,9 @@ func (fs *FS) lookupFixed(dir nodeID, name string) (nodeID, time.Duration, error
 				return n, forever, nil
 			}
 		}
+		if name == commandName {
+			return nodeCommand, forever, nil
+		}
 		return 0, 0, syscall.ENOENT
 	}
 	if name == ".ckptfs" {

@@ -41,6 +41,7 @@ const (
 	kindPage                        // page id; scratch files too
 	kindDocument                    // identity.json; identity id
 	kindTombstone                   // a published staging's old name; generation id
+	kindCommand                     // .ckptfs/control
 )
 
 const (
@@ -59,6 +60,9 @@ const (
 	nodeConfig
 	nodeMetrics
 )
+
+// nodeCommand is .ckptfs/control, which is no made file.
+const nodeCommand = nodeID(kindCommand) << kindShift
 
 func makeNode(k nodeKind, id index.ObjectID) nodeID {
 	return nodeID(k)<<kindShift | nodeID(id)&payloadMask

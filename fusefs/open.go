@@ -48,6 +48,7 @@ func (fs *FS) closeHandle(number uint64) {
 // uses, not a handle whose id the kernel does not know any more.
 func (fs *FS) dropHandle(h *handle) {
 	h.file.close()
+	h.endJob()
 	if h.object != nil {
 		h.object.Close()
 	}
@@ -81,6 +82,8 @@ func (fs *FS) open1(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.OpenOut
 		return fs.openTreeFile(in, n, flags, write, out)
 	case kindDocument:
 		return fs.openDocument(in, n, flags, write, out)
+	case kindCommand:
+		return fs.openCommand(in, flags, out)
 	}
 	if write {
 		return syscall.EROFS
@@ -217,6 +220,8 @@ func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 	switch {
 	case h.find != nil || h.node.kind() == kindFind || h.node.kind() == kindIdentify:
 		return fs.readConversation(h, in.Offset, buf)
+	case h.node.kind() == kindCommand:
+		return fs.readCommand(h, buf)
 	case h.how(howUncached):
 		return fs.readUncached(h, in, buf)
 	case h.node.kind() == kindPage:
@@ -240,6 +245,9 @@ func (fs *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, f
 	}
 	if h.node.kind() == kindFind || h.node.kind() == kindIdentify {
 		return fs.writeConversation(h, &in.InHeader, in.Offset, data)
+	}
+	if h.node.kind() == kindCommand {
+		return fs.writeCommand(h, data)
 	}
 	f, err := fs.writableFile(h)
 	if err != nil {

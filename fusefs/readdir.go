@@ -68,6 +68,9 @@ func (fs *FS) listFixed(dir nodeID, after uint64) ([]dirent, error) {
 		for n := nodeControl + 1; ; n++ {
 			f, ok := controlFiles[n]
 			if !ok {
+				if after < lastCookie {
+					es = append(es, dirent{commandName, nodeCommand, forever, lastCookie})
+				}
 				return es, nil
 			}
 			if uint64(n) > after {

@@ -38,6 +38,8 @@ func commands() []command {
 		{name: "status", synopsis: "show how a mount is, what is wrong first", run: runStatus},
 		{name: "ls", synopsis: "list generations", run: runLs},
 		{name: "top", synopsis: "show a mount live", run: runTop},
+		{name: "clear", synopsis: "remove the generations that nobody uses", run: runClear},
+		{name: "drop", synopsis: "empty the RAM tier without losing anything", run: runDrop},
 		{name: "fsck", synopsis: "check a store that no daemon uses, and repair it", run: runFsck},
 		{name: "identity", synopsis: "print the directory name of an identity document", run: runIdentity},
 		{name: "version", synopsis: "print the version of this binary", run: runVersion},

@@ -18,6 +18,7 @@ const (
 	exitRefused    = 11
 	exitUpgrade    = 12
 	exitForced     = 13
+	exitBusy       = 14
 )
 
 // exitCodes is the list that help prints.
@@ -39,6 +40,7 @@ var exitCodes = []struct {
 	{exitRefused, "the filesystem refused what was given to it; the message says why"},
 	{exitUpgrade, "upgrade: the new binary did not come up; the one before serves on"},
 	{exitForced, "mount: ended at once by a second signal, without flushing"},
+	{exitBusy, "what was to be removed is in use; the message says by whom"},
 }
 
 // codedError is an error that decides the exit code of the process.

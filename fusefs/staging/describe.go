@@ -42,6 +42,10 @@ func (d *Draft) PathOfPage(id pages.ID) string {
 	return ""
 }
 
+// Held reports whether somebody has something open in the staging, or it is being
+// published.
+func (d *Draft) Held() bool { return d.idleSince().IsZero() }
+
 // PageBytes is the size of all pages of the staging, whether they are there yet
 // or not; 0 before its manifest is accepted.
 func (d *Draft) PageBytes() int64 {
@@ -51,6 +55,17 @@ func (d *Draft) PageBytes() int64 {
 		return 0
 	}
 	return d.mu.content.layout.Bytes()
+}
+
+// StagedBytes is the size of the pages that stagings have written and that no
+// generation has yet, each counted once.
+func (m *Manager) StagedBytes() (n int64) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, sp := range m.mu.byPage {
+		n += sp.Bytes
+	}
+	return n
 }
 
 // PageBytes is the size that a page of a staging is to have; 0 for a scratch
