@@ -106,19 +106,25 @@ func (fs *FS) eachGeneration(fn func(*index.Generation) error) error {
 // retireServerSide retires generations that nobody asked to delete, and has the
 // kernel forget their names. A pinned one goes only if it is lost.
 func (fs *FS) retireServerSide(gs []*index.Generation, reason index.Reason) error {
-	var err error
-	if reason == evict.ReasonLost {
-		err = fs.stage.Retire(gs, reason, 0)
-	} else {
+	_, err := fs.retire(gs, reason, reason != evict.ReasonLost)
+	return err
+}
+
+// retire is retireServerSide; it tells which have gone. Those that are pinned go
+// only if pins are not heeded.
+func (fs *FS) retire(gs []*index.Generation, reason index.Reason, heedPins bool) (gone []*index.Generation, err error) {
+	if heedPins {
 		gs, err = fs.stage.RetireUnpinned(gs, reason)
+	} else {
+		err = fs.stage.Retire(gs, reason, 0)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fs.count.retire(reason, len(gs))
 	for _, g := range gs {
 		fs.log.Info("generation retired", "reason", string(reason), "identity", g.Identity.Name, "generation", g.Name, "age", fs.now().Sub(time.Unix(0, g.Published)).Round(time.Second))
 		fs.notify.entry(makeNode(kindIdentity, g.Identity.ID), g.Name)
 	}
-	return nil
+	return gs, nil
 }

@@ -203,10 +203,11 @@ func (c *clearing) remove(batch []*index.Generation) error {
 	if len(going) == 0 {
 		return nil
 	}
-	if err := c.fs.retireServerSide(going, reasonCleared); err != nil {
+	gone, err := c.fs.retire(going, reasonCleared, !c.force)
+	if err != nil {
 		return fmt.Errorf("generations could not be removed: %w", err)
 	}
-	c.report.Removed += len(going)
+	c.report.Removed += len(gone)
 	return nil
 }
 
