@@ -13,11 +13,17 @@ import (
 // same id: another one is EIO from the kernel (fs/fuse/iomode.c). So there is one
 // entry per open node, counted by its handles.
 //
+// An inode whose other handles are served by the daemon must not be opened so: a
+// mapping of one of these would fail then, or the open itself while there is a
+// mapping. They are counted too, and until they are closed all opens are ordinary.
+//
 // The map's lock is a leaf; an entry's own lock is held during its registration.
 type backingIDs struct {
 	fs *FS
 	mu sync.Mutex
 	m  map[nodeID]*backingEntry
+	// ordinary counts the handles that the daemon serves; a node is in m or here.
+	ordinary map[nodeID]int
 	// off is why passthrough is not used; "" if it is.
 	off string
 }
@@ -29,7 +35,7 @@ type backingEntry struct {
 }
 
 func newBackingIDs(fs *FS) *backingIDs {
-	b := &backingIDs{fs: fs, m: map[nodeID]*backingEntry{}}
+	b := &backingIDs{fs: fs, m: map[nodeID]*backingEntry{}, ordinary: map[nodeID]int{}}
 	if !fs.cfg.Passthrough {
 		b.off = "switched off by --passthrough"
 	}
@@ -59,10 +65,11 @@ func (fs *FS) SetPassthrough(on bool) {
 }
 
 // acquire gives the backing id for one more handle on the page node. 0 if the
-// ordinary path is to be used.
+// ordinary path is to be used; the handle is counted as such.
 func (b *backingIDs) acquire(n nodeID) (int32, error) {
 	b.mu.Lock()
-	if b.off != "" {
+	if b.off != "" || b.ordinary[n] > 0 {
+		b.ordinary[n]++
 		b.mu.Unlock()
 		return 0, nil
 	}
@@ -82,6 +89,9 @@ func (b *backingIDs) acquire(n nodeID) (int32, error) {
 	id, err := b.register(n)
 	if err != nil || id == 0 {
 		b.drop(n, e)
+		if err == nil {
+			b.adoptOrdinary(n)
+		}
 		return 0, err
 	}
 	e.id = id
@@ -109,6 +119,33 @@ func (b *backingIDs) register(n nodeID) (int32, error) {
 		return 0, nil
 	}
 	return 0, errno
+}
+
+// enterOrdinary counts a handle that the daemon is to serve. False if the node is
+// open in passthrough mode.
+func (b *backingIDs) enterOrdinary(n nodeID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.m[n] != nil {
+		return false
+	}
+	b.ordinary[n]++
+	return true
+}
+
+// adoptOrdinary counts one that is so already.
+func (b *backingIDs) adoptOrdinary(n nodeID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ordinary[n]++
+}
+
+func (b *backingIDs) leaveOrdinary(n nodeID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ordinary[n]--; b.ordinary[n] <= 0 {
+		delete(b.ordinary, n)
+	}
 }
 
 // adopt counts a handle of a former daemon, with the id that it got then.

@@ -39,6 +39,7 @@ const (
 	howPassthrough = 1 << iota // the kernel does its I/O itself
 	howFlushed                 // closed at least once (ordinary path)
 	howUncached                // read from the disk tier
+	howOrdinary                // a page that the daemon serves, see backingIDs
 )
 
 const (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -52,15 +53,19 @@ func (fs *FS) dropHandle(h *handle) {
 	if h.object != nil {
 		h.object.Close()
 	}
-	passthrough, wrote := h.how(howPassthrough), h.node.kind() == kindPage && h.writes()
+	passthrough, ordinary := h.how(howPassthrough), h.how(howOrdinary)
+	wrote := h.node.kind() == kindPage && h.writes()
 	if h.node.isMade() || h.node.kind() == kindManifest {
 		os.Remove(fs.snapshotPath(h))
 	}
 	fs.unlease(h)
 	fs.handles.put(h)
 	fs.writerClosed(h.node, wrote)
-	if passthrough {
+	switch {
+	case passthrough:
 		fs.backing.release(h.node)
+	case ordinary:
+		fs.backing.leaveOrdinary(h.node)
 	}
 }
 
@@ -120,22 +125,27 @@ func (fs *FS) openPage(in *fuse.InHeader, n nodeID, flags uint32, write bool, ou
 		return err
 	}
 	fs.count.pageOpens.Add(1)
-	if row != nil {
+	for row != nil {
 		inRAM, err := fs.tiers.Bring(context.Background(), row)
 		if err != nil {
 			fs.dropHandle(h)
 			return err
 		}
-		if !inRAM {
+		if inRAM {
+			break
+		}
+		if h.how(howOrdinary) || fs.backing.enterOrdinary(h.node) {
 			return fs.openUncached(h, row, out)
 		}
+		runtime.Gosched() // just being closed in passthrough mode, and out of RAM already
 	}
 	return fs.startIO(h, !staged, out)
 }
 
-// openUncached serves a page from the disk tier, because RAM is short. While the
-// inode is open in passthrough mode no other handle may use the page cache.
+// openUncached serves a page from the disk tier, because RAM is short. The handle
+// has been counted as an ordinary one.
 func (fs *FS) openUncached(h *handle, row *index.Page, out *fuse.OpenOut) error {
+	h.setHow(howOrdinary)
 	o, err := fs.disk.OpenObject(row.Key)
 	if err != nil {
 		fs.dropHandle(h)
@@ -180,12 +190,16 @@ func (fs *FS) startIO(h *handle, keep bool, out *fuse.OpenOut) error {
 		out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
 		return nil
 	}
-	id, err := fs.backing.acquire(h.node)
-	if err != nil {
-		fs.dropHandle(h)
-		return err
+	id := int32(0)
+	if !h.how(howOrdinary) { // sent again too
+		var err error
+		if id, err = fs.backing.acquire(h.node); err != nil {
+			fs.dropHandle(h)
+			return err
+		}
 	}
 	if id == 0 {
+		h.setHow(howOrdinary)
 		if keep {
 			out.OpenFlags = fuse.FOPEN_KEEP_CACHE
 		}
@@ -312,8 +326,11 @@ func (fs *FS) adopt(h *handle) {
 }
 
 func (fs *FS) adoptPageHandle(h *handle, id pages.ID) {
-	if h.how(howPassthrough) {
+	switch {
+	case h.how(howPassthrough):
 		fs.backing.adopt(h.node, h.rec.backing)
+	case h.how(howOrdinary): // one that is neither was not answered; it will be asked for again
+		fs.backing.adoptOrdinary(h.node)
 	}
 	if d, ok := fs.stage.Maker(id); ok {
 		d.Hold()
