@@ -55,9 +55,14 @@ func (m *mount) press(t testing.TB, ident string, id identity, n int) {
 		m.pressed++
 		publish(t, ident, turn(id, "prompt", fmt.Sprint("pressure-", m.pressed), conversation(5000+m.pressed, 320)))
 	}
+	m.awaitRest(t)
+}
+
+// awaitRest waits until neither eviction nor loading has anything to do.
+func (m *mount) awaitRest(t testing.TB) {
+	t.Helper()
 	eventually(t, "eviction comes to rest", func() error {
-		s := m.whole(t)
-		if !s.AtRest {
+		if !m.whole(t).AtRest {
 			return fmt.Errorf("at_rest is false")
 		}
 		return nil

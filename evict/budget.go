@@ -100,6 +100,12 @@ func (b *Budget) Reserve(ctx context.Context, n int64, makeRoom func(missing int
 	}
 }
 
+// TryReserve is Reserve where nothing is waited for.
+func (b *Budget) TryReserve(n int64) bool {
+	missing, _ := b.tryReserve(n)
+	return missing <= 0
+}
+
 func (b *Budget) wait(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

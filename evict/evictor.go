@@ -45,7 +45,7 @@ func (t *Tiers) evictLoop(ctx context.Context) {
 			retry.Reset(wait)
 			continue
 		}
-		t.descend(ctx, t.mark(t.Low))
+		t.ebb(ctx)
 		over = time.Time{}
 		if t.used() > t.mark(t.High) {
 			retry.Reset(retryDelay) // leases or failed writes stand in the way
@@ -95,12 +95,38 @@ func (t *Tiers) MakeRoom(ctx context.Context, bytes int64) {
 	t.descend(ctx, min(t.used()-bytes, t.mark(t.Low)))
 }
 
+// ebb evicts down to the low watermark. What nobody looked up goes first, and if
+// that was all that stood above the high watermark, nothing else goes: a backup
+// that reads everything drives out only what it has brought.
+func (t *Tiers) ebb(ctx context.Context) {
+	t.evicting.Lock()
+	defer t.evicting.Unlock()
+	t.dropCold(ctx, t.mark(t.Low))
+	if wanted, _ := t.Budget.Waiting(); wanted == 0 && t.used()-t.res.coldBytes() <= t.mark(t.High) {
+		return
+	}
+	t.descendLocked(ctx, t.mark(t.Low))
+}
+
+// dropCold evicts pages that nobody looked up until no more than target bytes are
+// used, and nothing else.
+func (t *Tiers) dropCold(ctx context.Context, target int64) {
+	p := &pass{Tiers: t, target: target, spared: t.leasedPages()}
+	if !p.done(ctx) {
+		p.evict(ctx, p.res.of(0, false), false)
+	}
+}
+
 // descend frees RAM until no more than target bytes are used and all who wait have
 // room: by the policy, and if that is not enough for them because writes fail, by
 // retiring what could not be written.
 func (t *Tiers) descend(ctx context.Context, target int64) {
 	t.evicting.Lock()
 	defer t.evicting.Unlock()
+	t.descendLocked(ctx, target)
+}
+
+func (t *Tiers) descendLocked(ctx context.Context, target int64) {
 	t.pass(ctx, target)
 	t.dropUnwritable(ctx)
 }

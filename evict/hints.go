@@ -107,6 +107,13 @@ func (h *hints) want(id pages.ID, g index.ObjectID, own bool) (first bool) {
 	return first
 }
 
+// wanted reports whether a lookup asked for the page since it left RAM.
+func (h *hints) wanted(id pages.ID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.m[id].wanted
+}
+
 // take gives the home of a page that is in RAM again: 0 unless a lookup asked.
 func (h *hints) take(id pages.ID) (home index.ObjectID, own bool) {
 	h.mu.Lock()

@@ -94,9 +94,7 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 		return false, t.lost(p, errors.New("there is no disk tier"))
 	}
 	charge := Charge(p.Bytes)
-	rctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	if err := t.Budget.Reserve(rctx, charge, t.AskRoom); err != nil {
+	if !t.roomFor(ctx, p, charge, wait) {
 		// It can be read all the same; that it is there is known at once.
 		if _, err := t.Disk.Has(p.Key); err != nil {
 			return false, err
@@ -126,6 +124,25 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 	t.Counts.LoadedPages.Add(1)
 	t.took(WorkLoad, took)
 	return true, nil
+}
+
+// roomFor reserves RAM for a page that comes back. For one that a lookup wants,
+// others are evicted, and waited for; one that is only read takes what is free, or
+// the place of another such page.
+func (t *Tiers) roomFor(ctx context.Context, p *index.Page, charge int64, wait time.Duration) bool {
+	if !t.hints.wanted(p.ID) {
+		if t.Budget.TryReserve(charge) {
+			return true
+		}
+		if t.evicting.TryLock() {
+			t.dropCold(ctx, t.Budget.Limit()-charge)
+			t.evicting.Unlock()
+		}
+		return t.Budget.TryReserve(charge)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return t.Budget.Reserve(ctx, charge, t.AskRoom) == nil
 }
 
 func (t *Tiers) copyIn(ctx context.Context, p *index.Page) error {

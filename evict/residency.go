@@ -231,6 +231,18 @@ func (r *residency) summary() []retention.Resident {
 	return all
 }
 
+// coldBytes is what pages take that nobody looked up and that are on disk too.
+func (r *residency) coldBytes() (sum int64) {
+	r.homes.Lock()
+	defer r.homes.Unlock()
+	for _, e := range r.homes.m[0] {
+		if e.page.Disk() != 0 {
+			sum += Charge(e.page.Bytes)
+		}
+	}
+	return sum
+}
+
 // looseDirty lists the loose pages that are only in RAM.
 func (r *residency) looseDirty() map[pages.ID]*resident {
 	r.homes.Lock()
