@@ -328,7 +328,11 @@ func (t *Tiers) evictCopy(p *index.Page, leased func(pages.ID) bool) bool {
 	t.res.removed(e)
 	t.Counts.EvictedPages.Add(1)
 	t.Counts.EvictedBytes.Add(p.Bytes)
-	t.Counts.EvictedAge.Add(max(t.Now().UnixNano()-e.since, 0))
+	age := max(t.now()-e.since, 0)
+	t.Counts.EvictedAge.Add(int64(age))
+	if t.Evicted != nil {
+		t.Evicted(age)
+	}
 	return true
 }
 

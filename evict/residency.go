@@ -19,7 +19,7 @@ type resident struct {
 	own  bool           // only its home can have it
 	// loose: what descends from the home need not have the page.
 	loose bool
-	since int64 // when it came to RAM, ns since 1970
+	since time.Duration // when it came to RAM
 
 	busy    chan struct{} // not nil while its RAM copy is being removed; closed then
 	writing bool          // a write-back is under way
@@ -31,7 +31,7 @@ type resident struct {
 // the list by home; the list's lock may be taken under a shard's, never the
 // other way round. Nothing else is called under either.
 type residency struct {
-	now    func() time.Time
+	now    func() time.Duration
 	shards [64]struct {
 		sync.Mutex
 		pages map[pages.ID]*resident
@@ -63,7 +63,7 @@ func (r *residency) enter(p *index.Page, home index.ObjectID, own, loose bool) {
 	defer s.Unlock()
 	e := s.pages[p.ID]
 	if e == nil {
-		e = &resident{page: p, since: r.now().UnixNano()}
+		e = &resident{page: p, since: r.now()}
 		s.pages[p.ID] = e
 	} else {
 		r.unlist(e)

@@ -56,6 +56,8 @@ type Config struct {
 	Again func(*index.Generation)
 	// Took is told how long something took. May be nil.
 	Took func(Work, time.Duration)
+	// Evicted is told how long an evicted page has been in RAM. May be nil.
+	Evicted func(age time.Duration)
 }
 
 // Tiers makes one store of the RAM tier and the disk tier: it brings pages to
@@ -128,7 +130,7 @@ func (c *Counts) WrittenBytes() int64 {
 func New(cfg Config) *Tiers {
 	t := &Tiers{Config: cfg, res: newResidency(), began: cfg.Now(), kick: make(chan struct{}, 1), queue: make(chan []*index.Page, 1024)}
 	t.policy.Policy = cfg.Policy
-	t.res.now = cfg.Now
+	t.res.now = t.now
 	t.loads.m = map[pages.ID]*load{}
 	t.hints.init()
 	t.kept.init()

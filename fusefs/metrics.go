@@ -26,10 +26,14 @@ type metrics struct {
 	writeBack prometheus.Histogram
 	fsync     prometheus.Histogram
 	admission prometheus.Histogram
+	age       prometheus.Histogram
 }
 
 // durations are the bounds of the histograms: 0.1 ms to 26 s.
 func durations() []float64 { return prometheus.ExponentialBuckets(0.0001, 4, 10) }
+
+// ages are likewise: 1 s to 3 days.
+func ages() []float64 { return prometheus.ExponentialBuckets(1, 4, 10) }
 
 func newMetrics() *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
@@ -47,6 +51,9 @@ func newMetrics() *metrics {
 		*h.into = prometheus.NewHistogram(prometheus.HistogramOpts{Name: metricPrefix + name + "_duration_seconds", Help: h.help, Buckets: durations()})
 		m.registry.MustRegister(*h.into)
 	}
+	m.age = prometheus.NewHistogram(prometheus.HistogramOpts{Name: metricPrefix + "evicted_page_age_seconds",
+		Help: "How long evicted pages had been in RAM.", Buckets: ages()})
+	m.registry.MustRegister(m.age)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -60,6 +67,8 @@ func (m *metrics) took(w evict.Work, d time.Duration) {
 		m.writeBack.Observe(d.Seconds())
 	}
 }
+
+func (m *metrics) evicted(age time.Duration) { m.age.Observe(age.Seconds()) }
 
 func (m *metrics) waited(d time.Duration) { m.admission.Observe(d.Seconds()) }
 

@@ -78,7 +78,7 @@ func (fs *FS) openTiers() error {
 		Policy: policyOf(tc), Log: fs.log, Now: fs.now,
 		High: tc.High, Low: tc.Low, WritePolicy: tc.WritePolicy,
 		Writers: writersAtATime, Loaders: loadersAtATime, LoadWait: loadWait,
-		Retire: fs.retireServerSide, Leases: fs.leases.all, Spare: fs.leases.spare, Spared: fs.leases.spared, Again: fs.publishedAgain, Took: fs.metrics.took,
+		Retire: fs.retireServerSide, Leases: fs.leases.all, Spare: fs.leases.spare, Spared: fs.leases.spared, Again: fs.publishedAgain, Took: fs.metrics.took, Evicted: fs.metrics.evicted,
 	})
 	fs.tiers.ExpectLearn()
 	return fs.ram.ClearLoads()
