@@ -20,6 +20,7 @@ type conn struct {
 	stmts  map[string]stmt
 	args   []driver.NamedValue
 	row    []driver.Value
+	ran    int // statements
 }
 
 // stmt is what the driver's prepared statements can do.
@@ -55,8 +56,9 @@ func (c *conn) close() error {
 	return wrapSQLite(c.driver.Close())
 }
 
-// prepare returns the prepared statement of a text.
+// prepare returns the prepared statement of a text, which is about to run.
 func (c *conn) prepare(text string) (stmt, error) {
+	c.ran++
 	if s, ok := c.stmts[text]; ok {
 		return s, nil
 	}
