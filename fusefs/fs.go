@@ -95,6 +95,7 @@ type FS struct {
 
 	reconciled chan struct{} // closed when what no start waits for is done
 	flushes    chan struct{} // see flushSoon
+	publishing atomic.Int64  // publications that retention has not been told of
 	stopping   atomic.Bool
 
 	keptFill atomic.Int64 // of the disk tier, as the index has it
@@ -164,7 +165,7 @@ func (fs *FS) open() (err error) {
 	if err != nil {
 		return err
 	}
-	fs.tiers.Busy = func() bool { return fs.stage.Count() > 0 }
+	fs.tiers.Busy = func() bool { return fs.stage.Count() > 0 || fs.publishing.Load() > 0 }
 	if err := fs.openSnapshots(); err != nil {
 		return fmt.Errorf("RAM tier: %w", err)
 	}

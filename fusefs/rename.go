@@ -69,6 +69,11 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 	}
 	op, _ := opOf(&in.InHeader)
 	began := fs.now()
+	fs.publishing.Add(1) // the staging ends before retention knows what it has superseded
+	defer func() {
+		fs.publishing.Add(-1)
+		fs.tiers.AskRoom(0) // eviction may have waited for it
+	}()
 	g, err := d.Publish(newName, op, func(g *index.Generation) { fs.bury(d, oldName, g, in.Pid) })
 	if errorIs(err, syscall.ENOENT) && fs.idx.GenerationByID(d.ID) != nil {
 		return syscall.EEXIST // another rank was the first
