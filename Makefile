@@ -7,7 +7,7 @@ RACE     ?= $(if $(shell command -v $(shell $(GO) env CC) 2>/dev/null),-race)
 FUZZTIME ?= 10s
 UNIT      = $$($(GO) list ./... | grep -v /e2e)
 
-.PHONY: build demo test unit e2e bench lint fuzz ci clean
+.PHONY: build demo test unit e2e bench workload lint fuzz ci clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ckptfs ./cmd/ckptfs
@@ -32,6 +32,12 @@ e2e:
 bench: build
 	CGO_ENABLED=0 $(GO) build -o bin/bench ./tools/bench
 	bin/bench --ckptfs bin/ckptfs --quick
+
+# Short rows of the retention workload through a mount, a minute; bin/workload without flags plays the table of
+# evict/RETENTION.md against its targets, about a minute a row.
+workload: build
+	CGO_ENABLED=0 $(GO) build -o bin/workload ./tools/workload
+	bin/workload --workload agent,side,fork,chat+side --l1 32 --turns 7 --policy recency,adaptive
 
 lint:
 	$(GO) vet ./...

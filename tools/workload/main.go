@@ -25,6 +25,13 @@ import (
 	"ckptfs/evict/retention/sim"
 )
 
+const about = `workload plays conversations through a mount of its own: each turn looks its prompt up, restores what is found, and
+publishes a prompt and a response, over a RAM tier that is too small for all. It prints what went to disk meanwhile and at
+the stop, and how many turns found the very generation that they continue. Without flags it plays the table of
+evict/RETENTION.md, about a minute a row; a row that misses its target makes the exit code 1. A short one:
+
+  workload --workload agent --l1 32 --turns 7 --policy recency,adaptive`
+
 // options are the flags.
 type options struct {
 	binary        string
@@ -68,6 +75,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	fs := pflag.NewFlagSet("workload", pflag.ContinueOnError)
+	fs.Usage = func() { fmt.Fprintf(out, "%s\n\nFlags:\n%s", about, fs.FlagUsages()) }
 	o.addFlags(fs)
 	if err := fs.Parse(args); errors.Is(err, pflag.ErrHelp) {
 		return nil
@@ -85,14 +93,21 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if !o.json {
 		fmt.Fprintln(out, tableHead)
 	}
+	missed := 0
 	for _, c := range cells {
 		r, err := o.play(ctx, c)
 		if err != nil {
 			return fmt.Errorf("%s at %d MiB, %s: %w", c.shape, c.l1MiB, c.policy, err)
 		}
-		if err := o.print(out, r); err != nil {
+		if t, ok := o.target(c); ok && !t.met(r) {
+			missed++
+		}
+		if err := o.print(out, c, r); err != nil {
 			return err
 		}
+	}
+	if missed > 0 {
+		return fmt.Errorf("%d of %d rows missed their target", missed, len(cells))
 	}
 	return nil
 }
@@ -108,11 +123,11 @@ type cell struct {
 func (o *options) cells() ([]cell, error) {
 	for _, w := range o.workloads {
 		if !slices.Contains([]sim.Shape{sim.Agent, sim.Side, sim.Fork, sim.ChatSide, sim.Mixed}, sim.Shape(w)) {
-			return nil, fmt.Errorf("--workload %q is none", w)
+			return nil, fmt.Errorf("--workload %q: use agent, side, fork, chat+side or mixed", w)
 		}
 	}
 	if order := sim.Order(o.order); order != sim.RoundRobin && !slices.Contains(sim.Orders, order) {
-		return nil, fmt.Errorf("--order %q is none", o.order)
+		return nil, fmt.Errorf("--order %q: use loop, random, bursty, zipf, changing loop, shuffled loop or phases", o.order)
 	}
 	var cells []cell
 	for _, p := range o.policies {
@@ -133,7 +148,7 @@ func (o *options) cells() ([]cell, error) {
 		}
 	}
 	if len(cells) == 0 {
-		return nil, errors.New("no row of the table has such a workload and size")
+		return nil, errors.New("no row of the table has such a size; name a --workload too")
 	}
 	return cells, nil
 }
@@ -151,14 +166,20 @@ type row struct {
 	Retired        int     `json:"retired"` // generations
 }
 
-const tableHead = "| workload | RAM MiB | policy | MiB while serving (+ at the stop), failed, restored | of | retired |\n|---|---|---|---|---|---|"
+const tableHead = "| workload | RAM MiB | policy | MiB while serving (+ at the stop) | failed | restored | retired | target |\n|---|---|---|---|---|---|---|---|"
 
-func (o *options) print(out io.Writer, r row) error {
+func (o *options) print(out io.Writer, c cell, r row) error {
 	if o.json {
 		return json.NewEncoder(out).Encode(r)
 	}
-	_, err := fmt.Fprintf(out, "| %s | %d | %s | %.1f (+%.0f), %d, %d | %d | %d |\n",
-		r.Workload, r.L1MiB, r.Policy, r.WrittenMiB, r.FlushedMiB, r.FailedRestores, r.Restored, r.Continuations, r.Retired)
+	target := ""
+	if t, ok := o.target(c); ok {
+		if target = t.String(); !t.met(r) {
+			target += " MISSED"
+		}
+	}
+	_, err := fmt.Fprintf(out, "| %s | %d | %s | %.1f (+%.0f) | %d | %d of %d | %d | %s |\n",
+		r.Workload, r.L1MiB, r.Policy, r.WrittenMiB, r.FlushedMiB, r.FailedRestores, r.Restored, r.Continuations, r.Retired, target)
 	return err
 }
 
