@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -56,9 +57,12 @@ func TestTop(t *testing.T) {
 		s := beginStaging(t, ident, "being-written", smallGeneration(gens[0].ID, conversation(30, 700)))
 		_, err := s.writeMissing(1, 0)
 		must(t, err)
+		f, err := os.Open(filepath.Join(ident, gens[1].name()))
+		must(t, err)
+		defer f.Close()
 		r := ckptfs(t, "top", "--once", "--every", "50ms", m.path)
-		for _, want := range []string{m.path, "RAM      [", "disk     [", "holds    3 generations in 2 identities of 2 models; 1 being written",
-			"stores   pages written", "being-written  0/5 5/5"} {
+		for _, want := range []string{m.path, "RAM      [", "disk     [", "holds    3 of 65536 generations in 2 identities of 2 models",
+			"model    org--model ", "lease    ", "(pid " + strconv.Itoa(os.Getpid()) + ")  directory org--model/", "stores   pages written", "being-written  0/5 5/5"} {
 			if r.code != 0 || !strings.Contains(r.out, want) {
 				t.Errorf("exit code %d, %s; it does not say %q:\n%s", r.code, r.errOut, want, r.out)
 			}

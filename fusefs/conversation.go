@@ -223,6 +223,7 @@ func (fs *FS) answerFind(h *handle, request []byte) ([]byte, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
+	fs.busiest.lookup(i.Model, res.Generation)
 	var b []byte
 	fs.tiers.Missed(res.Retired.ID, res.Retired.Reason)
 	if res.Generation == nil {

@@ -181,7 +181,7 @@ func testConfig(t testing.TB, fuseFD int, passthrough bool) Config {
 func quietFS(t testing.TB) *FS {
 	t.Helper()
 	cfg := testConfig(t, -1, false)
-	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now(), metrics: newMetrics()}
+	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now(), metrics: newMetrics(), busiest: newBusiest(cfg.Now)}
 	t.Cleanup(func() {
 		if err := fs.closeParts(); err != nil {
 			t.Error(err)

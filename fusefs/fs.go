@@ -85,6 +85,7 @@ type FS struct {
 	count    counters
 	counters []counter // what status and metrics show of them
 	metrics  *metrics
+	busiest  *busiest
 	gate     gate
 	root     rootAttr
 	tombs    tombstones
@@ -114,7 +115,7 @@ func New(cfg Config) (*FS, error) {
 	if cfg.MaxHandles == 0 {
 		cfg.MaxHandles = defaultSlots
 	}
-	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now(), metrics: newMetrics(), flushes: make(chan struct{}, 1)}
+	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now(), metrics: newMetrics(), busiest: newBusiest(cfg.Now), flushes: make(chan struct{}, 1)}
 	if err := fs.open(); err != nil {
 		fs.closeParts()
 		return nil, err

@@ -99,6 +99,7 @@ func (fs *FS) countRefused(err error) {
 // published tells of a new generation, and of what it superseded.
 func (fs *FS) published(g *index.Generation, kin index.Kinship) {
 	fs.count.generationsPublished.Add(1)
+	fs.busiest.published(g)
 	if c, err := fs.idx.Contents(g); err == nil {
 		fs.tiers.Published(g, c, kin)
 		fs.saveAfter(g, c)

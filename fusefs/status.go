@@ -36,6 +36,7 @@ type Status struct {
 	Files          StatusFiles      `json:"files"`
 	Retention      StatusRetention  `json:"retention"`
 	Counters       map[string]int64 `json:"counters"`
+	Busiest        []ModelUse       `json:"busiest"` // models, the one that is used most first
 	Problems       []string         `json:"problems"`
 
 	problems []problem // the same, with their kinds
@@ -107,7 +108,7 @@ func (fs *FS) Status() Status {
 		Generations: fs.idx.Count(), GenerationsMax: fs.cfg.MaxGenerations,
 		Stagings: fs.stage.Count(), StagingsMax: fs.cfg.MaxStaging,
 		AtRest: fs.tiers.AtRest(), Pins: fs.idx.Pins(), Writing: fs.stage.Progress(maxWriting),
-		Counters: make(map[string]int64, len(fs.counters)), Problems: []string{},
+		Busiest: fs.busiest.list(), Counters: make(map[string]int64, len(fs.counters)), Problems: []string{},
 	}
 	if at := fs.cfg.LastDeathAt; !at.IsZero() {
 		s.LastDeathAt = &at

@@ -76,7 +76,7 @@ func writeCleared(w io.Writer, r fusefs.ClearReport) {
 	}
 	fmt.Fprintf(w, "; %s of RAM and %s of disk are free again\n", sizeValue(r.FreedRAMBytes).people(), sizeValue(r.FreedDiskBytes).people())
 	for _, k := range r.Kept {
-		fmt.Fprintf(w, "kept %s (%s): %s\n", k.Path, sizeValue(k.Bytes).people(), k.Why)
+		fmt.Fprintf(w, "kept %s (%s): %s\n", printable(k.Path), sizeValue(k.Bytes).people(), k.Why)
 		writeHolders(w, k.Holders)
 	}
 	if r.KeptLeftOut > 0 {

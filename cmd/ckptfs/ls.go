@@ -55,7 +55,7 @@ func writeGenerations(out io.Writer, list []listedGeneration, now time.Time) err
 				b.WriteByte('\n')
 			}
 			last = dir
-			fmt.Fprintf(&b, "%s\n", dir)
+			fmt.Fprintf(&b, "%s\n", printable(dir))
 			fmt.Fprint(w, "TOKENS\tKIND\tSTATE\tTIER\tSIZE\tAGE\t  GENERATION\n")
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t  %s%s\n", g.Tokens, g.Kind, orDash(g.State), orDash(g.Tier),

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -85,7 +87,7 @@ func writeHolders(w io.Writer, list fusefs.LeaseList) {
 		if l.Command != "" {
 			who = l.Command
 		}
-		fmt.Fprintf(w, "    held by %s (pid %d) for %s: %s %s\n", who, l.PID, uptime(float64(l.AgeSeconds)), l.Kind, l.Path)
+		fmt.Fprintf(w, "    held by %s (pid %d) for %s: %s %s\n", printable(who), l.PID, uptime(float64(l.AgeSeconds)), l.Kind, printable(l.Path))
 	}
 	if list.LeftOut > 0 {
 		fmt.Fprintf(w, "    and by %d more\n", list.LeftOut)
@@ -98,4 +100,14 @@ func count(n int, what string) string {
 		what += "s"
 	}
 	return fmt.Sprintf("%d %s", n, what)
+}
+
+// printable is text for a terminal: names are their owners', and must not do anything there.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
 }

@@ -8,6 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
+
+	"ckptfs/fusefs"
 )
 
 const statusUsage = "status [--json] MOUNT"
@@ -18,30 +21,36 @@ It reads MOUNT/.ckptfs/status.json, which is for root only.`
 
 // mountStatus is status.json. Fields that a daemon of another version leaves out are zero.
 type mountStatus struct {
-	Version       string     `json:"version"`
-	Mountpoint    string     `json:"mountpoint"`
-	StateDir      string     `json:"state_dir"`
-	PID           int        `json:"pid"`
-	KeeperPID     int        `json:"keeper_pid"`
-	UptimeSeconds float64    `json:"uptime_seconds"`
-	Restarts      int64      `json:"restarts"`
-	Mode          statusMode `json:"mode"`
-	RAM           tierStatus `json:"ram"`
-	Disk          tierStatus `json:"disk"`
-	Models        int64      `json:"models"`
-	Identities    int64      `json:"identities"`
-	Generations   int64      `json:"generations"`
-	Stagings      int64      `json:"stagings"`
-	Pins          int64      `json:"pins"`
-	Writing       []writing  `json:"writing"`
-	Handles       struct {
+	Version        string     `json:"version"`
+	Mountpoint     string     `json:"mountpoint"`
+	StateDir       string     `json:"state_dir"`
+	PID            int        `json:"pid"`
+	KeeperPID      int        `json:"keeper_pid"`
+	UptimeSeconds  float64    `json:"uptime_seconds"`
+	Restarts       int        `json:"restarts"`
+	Mode           statusMode `json:"mode"`
+	RAM            tierStatus `json:"ram"`
+	Disk           tierStatus `json:"disk"`
+	Models         int        `json:"models"`
+	Identities     int        `json:"identities"`
+	Generations    int        `json:"generations"`
+	GenerationsMax int        `json:"generations_max"`
+	Stagings       int        `json:"stagings"`
+	StagingsMax    int        `json:"stagings_max"`
+	Pins           int        `json:"pins"`
+	Writing        []writing  `json:"writing"`
+	Handles        struct {
 		Open  int64 `json:"open"`
 		Max   int64 `json:"max"`
 		Pages int64 `json:"pages"`
 		Find  int64 `json:"find"`
 	} `json:"handles"`
-	Counters map[string]int64 `json:"counters"`
-	Problems []string         `json:"problems"`
+	Leases fusefs.LeaseCounts `json:"leases"`
+	Files  fusefs.StatusFiles `json:"files"`
+
+	Busiest  []fusefs.ModelUse `json:"busiest"`
+	Counters map[string]int64  `json:"counters"`
+	Problems []string          `json:"problems"`
 }
 
 // writing is a staging, with the pages of each rank that are there.
@@ -95,13 +104,33 @@ func runStatus(_ context.Context, args []string, io streams) error {
 }
 
 // readStatus reads a mount's status.json.
-func readStatus(mount string) ([]byte, error) {
-	text, err := os.ReadFile(filepath.Join(mount, ".ckptfs", "status.json"))
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("the status of %s is for root only; try sudo: %w", mount, err)
-	case err != nil:
-		return nil, withCode(exitNotMounted, fmt.Errorf("no ckptfs answers at %s: %w", mount, err))
+func readStatus(mount string) ([]byte, error) { return readControl(mount, "status.json") }
+
+// statusLimit is how long a daemon may take to answer people.
+const statusLimit = 10 * time.Second
+
+// readControl reads a file of .ckptfs. A daemon that hangs is not waited for: it is the keeper that deals with it.
+func readControl(mount, name string) ([]byte, error) {
+	type answer struct {
+		text []byte
+		err  error
 	}
-	return text, nil
+	answered := make(chan answer, 1)
+	go func() {
+		text, err := os.ReadFile(filepath.Join(mount, ".ckptfs", name))
+		answered <- answer{text, err}
+	}()
+	var got answer
+	select {
+	case got = <-answered:
+	case <-time.After(statusLimit):
+		return nil, withCode(exitNotMounted, fmt.Errorf("%s does not answer for %v; a daemon that hangs is replaced after --watchdog, and the log tells of it", mount, statusLimit))
+	}
+	switch {
+	case errors.Is(got.err, fs.ErrPermission):
+		return nil, fmt.Errorf("the status of %s is for root only; try sudo: %w", mount, got.err)
+	case got.err != nil:
+		return nil, withCode(exitNotMounted, fmt.Errorf("no ckptfs answers at %s: %w", mount, got.err))
+	}
+	return got.text, nil
 }

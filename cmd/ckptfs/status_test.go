@@ -9,7 +9,8 @@ import (
 const testStatus = `{"version":"v1","mountpoint":"/mnt/ckpt","state_dir":"/var/lib/ckptfs","pid":12,"keeper_pid":11,
 "uptime_seconds":273600,"restarts":2,"mode":{"passthrough":true,"ram_tier":"tmpfs","huge_pages":true,"resend":true},
 "ram":{"size_bytes":4294967296,"used_bytes":1073741824,"reserved_bytes":1048576,"pages":168},
-"models":1,"identities":2,"generations":3,"stagings":1,"handles":{"open":5,"max":65536,"pages":4,"find":1},
+"models":1,"identities":2,"generations":3,"generations_max":64,"stagings":1,"stagings_max":128,"handles":{"open":5,"max":65536,"pages":4,"find":1},
+"leases":{"pages":4,"directories":0,"finds":1,"stagings":2},"files":{"open":30,"max":1024},
 "counters":{"finds":7,"evictions":0},"a_new_field":{}%s}`
 
 func statusOf(t *testing.T, more string) (out string) {
@@ -26,9 +27,9 @@ func statusOf(t *testing.T, more string) (out string) {
 func TestStatus(t *testing.T) {
 	out := statusOf(t, "")
 	for _, want := range []string{
-		"mount      /mnt/ckpt, ckptfs v1, up 3d4h\n", "daemon 12, keeper 11, 2 restarts", "bypass the daemon, own tmpfs, huge pages, survives crashes",
-		"1.0 GiB of 4.0 GiB (25%), 168 pages, 1.0 MiB reserved", "disk       none", "3 generations in 2 identities of 1 models; 1 being written",
-		"5 of 65536 handles: 4 pages, 1 lookups", "finds                              7",
+		"mount      /mnt/ckpt, ckptfs v1, up 3d4h\n", "daemon 12, keeper 11, 2 restarts, 30 of 1024 descriptors\n", "bypass the daemon, own tmpfs, huge pages, survives crashes",
+		"1.0 GiB of 4.0 GiB (25%), 168 pages, 1.0 MiB reserved", "disk       none", "3 of 64 generations in 2 identities of 1 model; 0 pinned\n", "1 of 128 stagings\n",
+		"5 of 65536 handles; leases: 4 pages, 0 directories, 1 lookups, 2 stagings\n", "finds                              7",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the table does not say %q:\n%s", want, out)

@@ -25,19 +25,48 @@ func writeStatus(out io.Writer, s mountStatus) error {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "mount\t%s, ckptfs %s, up %s\n", s.Mountpoint, s.Version, uptime(s.UptimeSeconds))
 	fmt.Fprintf(w, "state\t%s\n", s.StateDir)
-	fmt.Fprintf(w, "processes\tdaemon %d, keeper %d, %d restarts\n", s.PID, s.KeeperPID, s.Restarts)
+	fmt.Fprintf(w, "processes\tdaemon %d, keeper %d, %s, %s\n", s.PID, s.KeeperPID, count(s.Restarts, "restart"),
+		ofMost(int64(s.Files.Open), int64(s.Files.Max), "descriptors"))
 	fmt.Fprintf(w, "mode\t%s\n", s.Mode)
 	fmt.Fprintf(w, "RAM\t%s\n", s.RAM)
 	fmt.Fprintf(w, "disk\t%s\n", s.Disk)
-	fmt.Fprintf(w, "holds\t%d generations in %d identities of %d models; %d being written\n",
-		s.Generations, s.Identities, s.Models, s.Stagings)
-	fmt.Fprintf(w, "open\t%d of %d handles: %d pages, %d lookups\n", s.Handles.Open, s.Handles.Max, s.Handles.Pages, s.Handles.Find)
+	fmt.Fprintf(w, "holds\t%s\n", s.holds())
+	fmt.Fprintf(w, "writing\t%s\n", ofMost(int64(s.Stagings), int64(s.StagingsMax), "stagings"))
+	fmt.Fprintf(w, "open\t%s\n", s.open())
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	writeCounters(&b, s.Counters)
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// holds says what there is.
+func (s mountStatus) holds() string {
+	return fmt.Sprintf("%s in %s of %s; %d pinned", ofMost(int64(s.Generations), int64(s.GenerationsMax), "generations"),
+		identities(s.Identities), count(s.Models, "model"), s.Pins)
+}
+
+func identities(n int) string {
+	if n == 1 {
+		return "1 identity"
+	}
+	return fmt.Sprintf("%d identities", n)
+}
+
+// open says what clients have open.
+func (s mountStatus) open() string {
+	l := s.Leases
+	return fmt.Sprintf("%s; leases: %d pages, %d directories, %d lookups, %d stagings",
+		ofMost(s.Handles.Open, s.Handles.Max, "handles"), l.Pages, l.Directories, l.Finds, l.Stagings)
+}
+
+// ofMost is how much of a limit is used; a limit of 0 is not known.
+func ofMost(n, limit int64, what string) string {
+	if limit == 0 {
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return fmt.Sprintf("%d of %d %s", n, limit, what)
 }
 
 func writeProblems(b *strings.Builder, s mountStatus) {

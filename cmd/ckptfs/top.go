@@ -4,20 +4,25 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/term"
+
+	"ckptfs/fusefs"
 )
 
 const topUsage = "top [--once] [--every DURATION] MOUNT"
 
 const topAbout = `Shows a mount live: what is wrong first, the tiers' fill, how much is stored, read, looked up, evicted per second, what
-is open and what is being written. Ctrl-C ends it.
+is being written and how far each rank is, the models that are used most, and the leases that have been held longest. As
+much is shown as the terminal has room for. Ctrl-C ends it.
 
-It reads MOUNT/.ckptfs/status.json, which is for root only. Rates are over the time since the last look; with --once
-they are over one interval.`
+It reads status.json and leases.json in MOUNT/.ckptfs, which are for root only. Rates are over the time since the last
+look; with --once they are over one interval.`
 
 // clearScreen goes home and clears to the end of the screen: the least that every terminal knows.
 const clearScreen = "\x1b[H\x1b[J"
@@ -50,7 +55,7 @@ func runTop(ctx context.Context, args []string, io streams) error {
 		if err != nil {
 			return err
 		}
-		text := topText(before, now)
+		text := topText(before, now, screenOf(io.out))
 		if !*once {
 			text = clearScreen + text
 		}
@@ -61,10 +66,24 @@ func runTop(ctx context.Context, args []string, io streams) error {
 	}
 }
 
-// glance is a status at a time.
+// screen is how much fits. A width of 0 is any.
+type screen struct{ width, height int }
+
+// screenOf is the size of the terminal; what is no terminal gets the lines of a small one, and whole lines.
+func screenOf(out io.Writer) screen {
+	if f, ok := out.(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
+			return screen{w, h}
+		}
+	}
+	return screen{height: 24}
+}
+
+// glance is a status at a time, and who holds what.
 type glance struct {
 	mountStatus
-	at time.Time
+	held fusefs.LeaseList
+	at   time.Time
 }
 
 func look(mount string) (glance, error) {
@@ -76,94 +95,10 @@ func look(mount string) (glance, error) {
 	if err := json.Unmarshal(text, &g.mountStatus); err != nil {
 		return g, fmt.Errorf("%s: status.json: %w", mount, err)
 	}
+	if text, err = readControl(mount, "leases.json"); err == nil { // an older daemon has none
+		if err := json.Unmarshal(text, &g.held); err != nil {
+			return g, fmt.Errorf("%s: leases.json: %w", mount, err)
+		}
+	}
 	return g, nil
-}
-
-// topRates are the lines of rates: counters that belong together. A name that this daemon does not count is left out.
-var topRates = []struct {
-	label string
-	names []string
-}{
-	{"stores", []string{"pages_written", "generations_published", "publish_busy"}},
-	{"reads", []string{"page_opens", "bytes_read_ordinary", "uncached_opens"}},
-	{"lookups", []string{"lookups", "lookup_misses"}},
-	{"to disk", []string{"disk_written_bytes", "disk_written_pages", "disk_write_failures"}},
-	{"to RAM", []string{"loaded_bytes", "loaded_pages"}},
-	{"evicted", []string{"evicted_bytes", "evicted_pages", "dropped_unwritten_bytes"}},
-	{"retired", []string{"generations_deleted", "generations_retired", "stagings_discarded"}},
-}
-
-// topText is one picture.
-func topText(before, now glance) string {
-	var b strings.Builder
-	writeProblems(&b, now.mountStatus)
-	fmt.Fprintf(&b, "%s  ckptfs %s  up %s  daemon %d  %s\n\n", now.Mountpoint, now.Version, uptime(now.UptimeSeconds), now.PID,
-		now.at.Format(time.TimeOnly))
-	fmt.Fprintf(&b, "RAM      %s  %s\n", fillBar(now.RAM), now.RAM)
-	fmt.Fprintf(&b, "disk     %s  %s\n\n", fillBar(now.Disk), now.Disk)
-	seconds := now.at.Sub(before.at).Seconds()
-	for _, line := range topRates {
-		if text := rates(before, now, line.names, seconds); text != "" {
-			fmt.Fprintf(&b, "%-8s %s\n", line.label, text)
-		}
-	}
-	fmt.Fprintf(&b, "\nholds    %d generations in %d identities of %d models; %d being written\n",
-		now.Generations, now.Identities, now.Models, now.Stagings)
-	fmt.Fprintf(&b, "open     %d of %d handles: %d pages, %d lookups\n", now.Handles.Open, now.Handles.Max, now.Handles.Pages, now.Handles.Find)
-	for _, w := range now.Writing {
-		fmt.Fprintf(&b, "%s\n", w)
-	}
-	return b.String()
-}
-
-// topRanks is how many ranks of a staging are shown one by one.
-const topRanks = 16
-
-// String is a line of top: the staging, and how far each rank is.
-func (w writing) String() string {
-	text := fmt.Sprintf("writing  %s/%.8s/%s ", w.Model, w.Identity, w.Name)
-	if len(w.Ranks) == 0 {
-		text += " no manifest yet"
-	}
-	for _, r := range w.Ranks[:min(len(w.Ranks), topRanks)] {
-		text += fmt.Sprintf(" %d/%d", r.Pages, r.Of)
-	}
-	if more := len(w.Ranks) - topRanks; more > 0 {
-		text += fmt.Sprintf(" and %d ranks more", more)
-	}
-	if w.Seconds > 0 {
-		text += fmt.Sprintf("; idle for %s", uptime(float64(w.Seconds)))
-	}
-	return text
-}
-
-// rates gives what counters count per second, and their totals.
-func rates(before, now glance, names []string, seconds float64) string {
-	var parts []string
-	for _, name := range names {
-		total, ok := now.Counters[name]
-		if !ok {
-			continue
-		}
-		rate := max(0, float64(total-before.Counters[name])/seconds) // a new daemon counts from 0
-		label := strings.ReplaceAll(name, "_", " ")
-		if strings.Contains(name, "bytes") {
-			parts = append(parts, fmt.Sprintf("%s %s/s (%s)", label, sizeValue(rate).people(), sizeValue(total).people()))
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%s %.1f/s (%d)", label, rate, total))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// fillBar draws how full a tier is; reserved bytes are dots.
-func fillBar(t tierStatus) string {
-	const width = 30
-	if t.SizeBytes <= 0 {
-		return "[" + strings.Repeat(" ", width) + "]"
-	}
-	part := func(bytes int64) int { return int(min(max(bytes, 0)*width/t.SizeBytes, width)) }
-	used := part(t.UsedBytes)
-	reserved := max(part(t.UsedBytes+t.ReservedBytes)-used, 0)
-	return "[" + strings.Repeat("#", used) + strings.Repeat(".", reserved) + strings.Repeat(" ", width-used-reserved) + "]"
 }
