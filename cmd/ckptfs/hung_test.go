@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -92,10 +94,14 @@ func freezeReaders(pid int, stopped chan int, release chan struct{}) {
 		time.Sleep(time.Millisecond) // one may be on its way back to the device
 	}
 	stopped <- len(frozen)
-	// The daemon is not gone before its tracer has seen each of them go.
-	for {
-		if _, err := unix.Wait4(-1, nil, unix.WALL|unix.WNOTHREAD, nil); err != nil && err != unix.EINTR {
-			break
+	// The daemon is not gone before its tracer has seen each of them go. This thread may have other children: the keeper,
+	// if it is the one that started it. The first thread of a process goes last.
+	slices.SortFunc(frozen, func(a, b int) int { return cmp.Compare(b, a) })
+	for _, tid := range frozen {
+		for gone := false; !gone; {
+			var state unix.WaitStatus
+			_, err := unix.Wait4(tid, &state, unix.WALL|unix.WNOTHREAD, nil)
+			gone = err != nil && err != unix.EINTR || state.Exited() || state.Signaled()
 		}
 	}
 	<-release
