@@ -154,7 +154,7 @@ func TestDashboardAndAlerts(t *testing.T) {
 	for _, u := range unknownMetrics(f, exprs) {
 		t.Error(u)
 	}
-	for _, match := range regexp.MustCompile(`(kind|tier|reason)="(\w+)"`).FindAllString(strings.Join(exprs, "\n"), -1) {
+	for _, match := range regexp.MustCompile(`(kind|tier|reason|level)="(\w+)"`).FindAllString(strings.Join(exprs, "\n"), -1) {
 		if !strings.Contains(string(text), match) {
 			t.Errorf("no series has %s", match)
 		}

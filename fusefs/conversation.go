@@ -63,8 +63,13 @@ func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data [
 		fs.leaseFound(h, 0)
 	}
 	if len(c.request)+len(data) > maxRequest {
-		c.request = nil
+		fs.forgetRequest(h, c)
 		return 0, fuse.Status(syscall.EFBIG)
+	}
+	if err := fs.clients.charge(h, int64(len(c.request)+len(data))); err != nil {
+		fs.count.memoryRefused.Add(1)
+		fs.forgetRequest(h, c)
+		return 0, status(fs.log, err)
 	}
 	request := data
 	if len(c.request) > 0 || h.node.kind() != kindFind {
@@ -73,7 +78,7 @@ func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data [
 	}
 	reply, done, err := fs.answer(h, in, request)
 	if err != nil {
-		c.request = nil
+		fs.forgetRequest(h, c)
 		return 0, status(fs.log, err)
 	}
 	if !done && len(c.request) == 0 {
@@ -83,8 +88,15 @@ func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data [
 	if done {
 		c.request, c.reply, c.answered, c.base = nil, reply, true, off+uint64(len(data))
 		h.rec.base = c.base
+		_ = fs.clients.charge(h, 0) // an answer is short
 	}
 	return uint32(len(data)), fuse.OK
+}
+
+// forgetRequest lets go of what has come of a request.
+func (fs *FS) forgetRequest(h *handle, c *conversation) {
+	c.request = nil
+	_ = fs.clients.charge(h, 0) // gives back only
 }
 
 // revive gives a handle of a former daemon a new conversation.

@@ -24,6 +24,8 @@ type counters struct {
 	publishBusy          atomic.Int64
 	stagingsDiscarded    atomic.Int64
 	bytesReadOrdinary    atomic.Int64
+	handlesRefused       atomic.Int64
+	memoryRefused        atomic.Int64
 	retired              [8]atomic.Int64 // by the order of retireReasons
 }
 
@@ -73,6 +75,8 @@ func (fs *FS) serviceCounters() []counter {
 		{"publish_busy", "publish_busy_total", nil, "Renames refused with EBUSY: a page was not complete.", c.publishBusy.Load},
 		{"index_changes", "index_changes_total", nil, "Transactions that changed what is published or where its pages are.", func() int64 { return int64(fs.idx.Changes()) }},
 		{"stagings_discarded", "stagings_discarded_total", nil, "Stagings discarded after their timeout.", c.stagingsDiscarded.Load},
+		{"handles_refused", "handles_refused_total", nil, "Opens refused with EMFILE.", c.handlesRefused.Load},
+		{"memory_refused", "client_memory_refused_total", nil, "Requests refused with ENOMEM, because clients had too much held.", c.memoryRefused.Load},
 		{"bytes_read_ordinary", "ordinary_read_bytes_total", nil, "Page bytes read through the daemon, not by passthrough.", c.bytesReadOrdinary.Load},
 	}
 }

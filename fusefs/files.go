@@ -29,7 +29,9 @@ func (fs *FS) openTreeFile(in *fuse.InHeader, n nodeID, flags uint32, write bool
 		if err != nil {
 			return err
 		}
-		fs.keepSnapshot(h, c.Manifest)
+		if err := fs.keepSnapshot(h, c.Manifest); err != nil {
+			return err
+		}
 		out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_KEEP_CACHE|fuse.FOPEN_NOFLUSH
 		return nil
 	}
@@ -163,7 +165,9 @@ func (fs *FS) openMade(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.Open
 	if err != nil {
 		return err
 	}
-	fs.keepSnapshot(h, b)
+	if err := fs.keepSnapshot(h, b); err != nil {
+		return err
+	}
 	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_DIRECT_IO|fuse.FOPEN_NOFLUSH
 	return nil
 }

@@ -33,7 +33,7 @@ type Config struct {
 
 	MaxGenerations   int
 	MaxStaging       int
-	MaxHandles       int           // open files and directories; 0 is 65,536
+	MaxHandles       int           // open files and directories; 0 is 65,536. Fewer if the limit of descriptors wants it
 	StagingTimeout   time.Duration // a staging that nobody holds or changes is discarded after it
 	AdmissionTimeout time.Duration // how long a manifest waits for RAM
 
@@ -54,6 +54,7 @@ type Config struct {
 	HugePages   bool
 	Effective   any // what config.json says
 	Logger      *slog.Logger
+	LogCounts   func() LogCounts // what was logged; may be nil
 	Now         func() time.Time // nil is time.Now
 }
 
@@ -86,9 +87,15 @@ type FS struct {
 	counters []counter // what status and metrics show of them
 	metrics  *metrics
 	busiest  *busiest
-	gate     gate
-	root     rootAttr
-	tombs    tombstones
+
+	maxHandles  int // that clients may have
+	scarce      scarce
+	clients     clientMemory
+	snapshotted atomic.Int64 // bytes of all snapshots in the RAM tier
+
+	gate  gate
+	root  rootAttr
+	tombs tombstones
 
 	unpublishing sync.Mutex // one generation is turned into a draft at a time
 	bounding     sync.Mutex // one look for generations to retire at a time
@@ -150,7 +157,8 @@ func (fs *FS) open() (err error) {
 	}
 	fs.notify = newNotifier(fs.cfg.FuseFD, fs.log)
 	fs.backing = newBackingIDs(fs)
-	if fs.handles, err = openTable(fs.cfg.RAMDir, fs.cfg.MaxHandles, fs.cfg.FreshMount); err != nil {
+	fs.maxHandles = handleLimit(fs.cfg.MaxHandles, fs.cfg.MaxStaging, openFiles().Max)
+	if fs.handles, err = openTable(fs.cfg.RAMDir, fs.cfg.MaxHandles+controlHandles, fs.cfg.FreshMount); err != nil {
 		return err
 	}
 	if fs.cfg.FreshMount {

@@ -116,6 +116,9 @@ type handle struct {
 	bytes []byte        // what a made file said when it was opened
 	job   *job          // .ckptfs/control: the order; under file.mu
 
+	charged int64 // bytes of memory it holds; a conversation's lock guards it, else nobody changes it but open and release
+	kept    int64 // bytes of its snapshot in the RAM tier
+
 	object *pages.Object // howUncached; under file.mu
 
 	lease handleLease

@@ -76,6 +76,7 @@ func storeMeasures() []measure {
 		{"generations_limit", nil, "--max-generations.", gauge, number(func(s *Status) int { return s.GenerationsMax })},
 		{"stagings", nil, "Generations being written.", gauge, number(func(s *Status) int { return s.Stagings })},
 		{"stagings_limit", nil, "--max-staging.", gauge, number(func(s *Status) int { return s.StagingsMax })},
+		{"removing", nil, "Generations that rm -r is taking away.", gauge, number(func(s *Status) int { return s.Removing })},
 		{"pins", nil, "Models, identities and generations that are pinned themselves.", gauge, number(func(s *Status) int { return s.Pins })},
 		{"retention_generations", nil, "Generations that the retention policy knows.", gauge, number(func(s *Status) int { return s.Retention.Generations })},
 		{"retention_conversations", nil, "Conversations that the retention policy knows.", gauge, number(func(s *Status) int { return s.Retention.Conversations })},
@@ -85,6 +86,7 @@ func storeMeasures() []measure {
 
 func daemonMeasures() []measure {
 	const gauge = prometheus.GaugeValue
+	const lines = "Lines in the daemon's log, by level."
 	seconds := func(unixNano int64) float64 { return float64(unixNano) / 1e9 }
 	return []measure{
 		{"start_time_seconds", nil, "When the daemon started, seconds since 1970.", gauge, func(s *Status) float64 { return seconds(s.Started.UnixNano()) }},
@@ -95,6 +97,11 @@ func daemonMeasures() []measure {
 			}
 			return seconds(s.LastDeathAt.UnixNano())
 		}},
+		{"log_lines_total", labels{"level": "info"}, lines, prometheus.CounterValue, number(func(s *Status) int64 { return s.Log.Infos })},
+		{"log_lines_total", labels{"level": "warning"}, lines, prometheus.CounterValue, number(func(s *Status) int64 { return s.Log.Warnings })},
+		{"log_lines_total", labels{"level": "error"}, lines, prometheus.CounterValue, number(func(s *Status) int64 { return s.Log.Errors })},
+		{"log_suppressed_lines_total", nil, "Lines that were left out of the daemon's log, because there were too many of one message.", prometheus.CounterValue,
+			number(func(s *Status) int64 { return s.Log.Suppressed })},
 		{"open_files", nil, "Descriptors that the daemon has open.", gauge, number(func(s *Status) int { return s.Files.Open })},
 		{"open_files_limit", nil, "Descriptors that the daemon may have open.", gauge, number(func(s *Status) uint64 { return s.Files.Max })},
 	}
@@ -112,6 +119,8 @@ func holdMeasures() []measure {
 		{"handles", labels{"kind": "find"}, handles, gauge, number(func(s *Status) int { return s.Handles.Find })},
 		{"handles", labels{"kind": "other"}, handles, gauge, number(func(s *Status) int64 { return s.Handles.Open - int64(s.Handles.Pages+s.Handles.Find) })},
 		{"handles_limit", nil, "Open files and directories that there may be; an open beyond it is EMFILE.", gauge, number(func(s *Status) int { return s.Handles.Max })},
+		{"client_memory_bytes", nil, "Memory of requests and answers that clients have open, bytes.", gauge, number(func(s *Status) int64 { return s.Clients.Bytes })},
+		{"client_memory_limit_bytes", nil, "What that may be at most; beyond it is ENOMEM.", gauge, number(func(s *Status) int64 { return s.Clients.MaxBytes })},
 		lease(LeasePage, func(s *Status) int { return s.Leases.Pages }),
 		lease(LeaseDirectory, func(s *Status) int { return s.Leases.Directories }),
 		lease(LeaseFind, func(s *Status) int { return s.Leases.Finds }),

@@ -15,13 +15,16 @@ import (
 )
 
 // openHandle gives a handle on the node with its lease. pageBytes is the size of
-// a page node. A request sent again gets the handle that it had opened.
+// a page node. EMFILE if there are too many. A request sent again gets the handle that it had opened.
 func (fs *FS) openHandle(in *fuse.InHeader, n nodeID, flags uint32, pageBytes int64) (*handle, error) {
 	op, again := opOf(in)
 	if again {
 		if h, ok := fs.handles.byOpID(op); ok && h.node == n {
 			return h, nil
 		}
+	}
+	if err := fs.mayOpen(n, in.Pid); err != nil {
+		return nil, err
 	}
 	h, err := fs.handles.take(n, flags, in.Pid, op, fs.now().UnixNano())
 	if err != nil {
@@ -55,9 +58,8 @@ func (fs *FS) dropHandle(h *handle) {
 	}
 	passthrough, ordinary := h.how(howPassthrough), h.how(howOrdinary)
 	wrote := h.node.kind() == kindPage && h.writes()
-	if h.node.isMade() || h.node.kind() == kindManifest {
-		os.Remove(fs.snapshotPath(h))
-	}
+	fs.clients.used.Add(-h.charged)
+	fs.dropSnapshot(h)
 	fs.unlease(h)
 	fs.handles.put(h)
 	fs.writerClosed(h.node, wrote)
@@ -317,6 +319,7 @@ func (fs *FS) adopt(h *handle) {
 		fs.adoptPageHandle(h, h.node.page())
 		return
 	}
+	fs.adoptSnapshot(h)
 	fs.lease(h, 0)
 	if h.rec.leased != 0 && h.node.kind() == kindFind {
 		if fs.idx.GenerationByID(leasedID(h)) != nil && fs.leases.take(leasedID(h)) {

@@ -29,11 +29,46 @@ func (fs *FS) openSnapshots() error {
 	return os.MkdirAll(dir, 0o700)
 }
 
-// keepSnapshot fixes what the handle reads.
-func (fs *FS) keepSnapshot(h *handle, b []byte) {
+// maxSnapshots bounds what snapshots take of the RAM tier, bytes. It is not
+// reserved there.
+const maxSnapshots = 32 << 20
+
+// keepSnapshot fixes what the handle reads. ENOMEM if clients have too much fixed
+// already; the handle is closed then.
+func (fs *FS) keepSnapshot(h *handle, b []byte) error {
+	if err := fs.clients.charge(h, int64(len(b))); err != nil && h.node.kind() != kindFixed {
+		fs.count.memoryRefused.Add(1)
+		fs.dropHandle(h)
+		return err
+	}
 	h.bytes = b
+	more := int64(len(b)) - h.kept // a request that is sent again finds its handle
+	if fs.snapshotted.Add(more) > maxSnapshots {
+		fs.snapshotted.Add(-more)
+		return nil
+	}
+	h.kept += more
 	// Without it only a daemon's death within this handle's life would show.
 	_ = os.WriteFile(fs.snapshotPath(h), b, 0o600)
+	return nil
+}
+
+// adoptSnapshot counts what a former daemon has kept for the handle.
+func (fs *FS) adoptSnapshot(h *handle) {
+	if !h.node.isMade() && h.node.kind() != kindManifest {
+		return
+	}
+	if st, err := os.Stat(fs.snapshotPath(h)); err == nil {
+		h.kept = st.Size()
+		fs.snapshotted.Add(h.kept)
+	}
+}
+
+func (fs *FS) dropSnapshot(h *handle) {
+	if h.node.isMade() || h.node.kind() == kindManifest {
+		os.Remove(fs.snapshotPath(h))
+		fs.snapshotted.Add(-h.kept)
+	}
 }
 
 // snapshot is what the handle reads, nil if nothing was fixed.

@@ -29,10 +29,13 @@ type Status struct {
 	GenerationsMax int              `json:"generations_max"`
 	Stagings       int              `json:"stagings"`
 	StagingsMax    int              `json:"stagings_max"`
-	Pins           int              `json:"pins"`    // models, identities and generations that are pinned themselves
-	Writing        []Writing        `json:"writing"` // the oldest stagings
+	Removing       int              `json:"removing"` // generations that rm -r is taking away
+	Pins           int              `json:"pins"`     // models, identities and generations that are pinned themselves
+	Writing        []Writing        `json:"writing"`  // the oldest stagings
 	Handles        StatusHandles    `json:"handles"`
 	Leases         LeaseCounts      `json:"leases"`
+	Log            LogCounts        `json:"log"`
+	Clients        StatusClients    `json:"clients"`
 	Files          StatusFiles      `json:"files"`
 	Retention      StatusRetention  `json:"retention"`
 	Counters       map[string]int64 `json:"counters"`
@@ -81,6 +84,20 @@ type StatusHandles struct {
 	Find  int   `json:"find"`
 }
 
+// LogCounts counts the lines of the daemon's log.
+type LogCounts struct {
+	Infos      int64 `json:"infos"`
+	Warnings   int64 `json:"warnings"`
+	Errors     int64 `json:"errors"`
+	Suppressed int64 `json:"suppressed"` // of any level: there were too many of one message
+}
+
+// StatusClients is the memory that clients have held in the daemon.
+type StatusClients struct {
+	Bytes    int64 `json:"bytes"`
+	MaxBytes int64 `json:"max_bytes"`
+}
+
 // StatusFiles counts the daemon's own descriptors.
 type StatusFiles struct {
 	Open int    `json:"open"`
@@ -106,12 +123,15 @@ func (fs *FS) Status() Status {
 			RAMTier: ramTierName(fs.ram.Kind()), HugePages: fs.cfg.HugePages, Resend: fs.cfg.Resend,
 		},
 		Generations: fs.idx.Count(), GenerationsMax: fs.cfg.MaxGenerations,
-		Stagings: fs.stage.Count(), StagingsMax: fs.cfg.MaxStaging,
+		Stagings: fs.stage.Count(), StagingsMax: fs.cfg.MaxStaging, Removing: fs.stage.Ghosts(),
 		AtRest: fs.tiers.AtRest(), Pins: fs.idx.Pins(), Writing: fs.stage.Progress(maxWriting),
 		Busiest: fs.busiest.list(), Counters: make(map[string]int64, len(fs.counters)), Problems: []string{},
 	}
 	if at := fs.cfg.LastDeathAt; !at.IsZero() {
 		s.LastDeathAt = &at
+	}
+	if fs.cfg.LogCounts != nil {
+		s.Log = fs.cfg.LogCounts()
 	}
 	for _, c := range fs.counters {
 		s.Counters[c.name] = c.value()
@@ -150,7 +170,7 @@ func (fs *FS) countObjects(s *Status) {
 }
 
 func (fs *FS) countHandles(s *Status) {
-	s.Handles = StatusHandles{Open: fs.handles.open.Load(), Max: len(fs.handles.slots)}
+	s.Handles = StatusHandles{Open: fs.handles.open.Load(), Max: fs.maxHandles}
 	fs.handles.each(func(h *handle) {
 		if l, ok := fs.leaseOf(h); ok {
 			s.Leases.add(l.kind)
@@ -163,4 +183,5 @@ func (fs *FS) countHandles(s *Status) {
 		}
 	})
 	s.Files = openFiles()
+	s.Clients = StatusClients{Bytes: fs.clients.used.Load(), MaxBytes: maxClientBytes}
 }

@@ -58,6 +58,7 @@ type daemonConfig struct {
 	L1Bytes          int64         `json:"l1_bytes"`
 	MaxGenerations   int           `json:"max_generations"`
 	MaxStaging       int           `json:"max_staging"`
+	MaxHandles       int           `json:"max_handles"`
 	StagingTimeout   time.Duration `json:"staging_timeout"`
 	AdmissionTimeout time.Duration `json:"admission_timeout"`
 	Passthrough      string        `json:"passthrough"` // passthroughAuto, passthroughOn or passthroughOff

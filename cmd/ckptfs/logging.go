@@ -9,6 +9,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/pflag"
+
+	"ckptfs/fusefs"
 )
 
 // logOptions are the flags about the log. The daemon gets them from the keeper.
@@ -22,7 +24,7 @@ func (o *logOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Format, "log-format", "text", "text or json")
 }
 
-// newLogger makes the logger that the options ask for.
+// newLogger makes the logger that the options ask for. Its handler is a *limitedHandler.
 func (o logOptions) newLogger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.Level)); err != nil {
@@ -31,11 +33,19 @@ func (o logOptions) newLogger(w io.Writer) (*slog.Logger, error) {
 	opt := &slog.HandlerOptions{Level: level}
 	switch o.Format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, opt)), nil
+		return slog.New(limitLog(slog.NewTextHandler(w, opt))), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, opt)), nil
+		return slog.New(limitLog(slog.NewJSONHandler(w, opt))), nil
 	}
 	return nil, withCode(exitUsage, fmt.Errorf("--log-format %q: use text or json", o.Format))
+}
+
+// logCounts tells what a logger of newLogger has let through and suppressed.
+func logCounts(log *slog.Logger) func() fusefs.LogCounts {
+	if h, ok := log.Handler().(*limitedHandler); ok {
+		return h.limits.count
+	}
+	return func() fusefs.LogCounts { return fusefs.LogCounts{} }
 }
 
 // fuseLogger gives go-fuse, which wants a *log.Logger, a place in the log.

@@ -35,6 +35,7 @@ type mountOptions struct {
 	L1Size           sizeValue
 	MaxGenerations   int
 	MaxStaging       int
+	MaxHandles       int
 	StagingTimeout   time.Duration
 	AdmissionTimeout time.Duration
 	Passthrough      string
@@ -57,6 +58,7 @@ func (o *mountOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.L1Size, "l1-size", "RAM for pages, a hard bound: 4GiB, 512MiB; by default a quarter of the memory that this machine or container has")
 	fs.IntVar(&o.MaxGenerations, "max-generations", 65536, "published generations; the least recently used beyond it are retired")
 	fs.IntVar(&o.MaxStaging, "max-staging", 128, "stagings at a time; mkdir beyond it is EAGAIN")
+	fs.IntVar(&o.MaxHandles, "max-handles", 65536, "files and directories that clients have open at a time; an open beyond it is EMFILE. Fewer if the limit of descriptors is lower")
 	fs.DurationVar(&o.StagingTimeout, "staging-timeout", 10*time.Minute, "discard a staging that nobody has open or changed for so long")
 	fs.DurationVar(&o.AdmissionTimeout, "admission-timeout", 5*time.Second, "how long a manifest waits for RAM to become free before it is ENOSPC")
 	fs.StringVar(&o.Passthrough, "passthrough", passthroughAuto, "let the kernel move page bytes by itself: auto, on (or fail), off")
@@ -98,6 +100,12 @@ func runMount(_ context.Context, args []string, io streams) error {
 	return k.run(signals)
 }
 
+// The bounds of --max-handles. Each handle has a place in a table in RAM.
+const (
+	leastHandles = 64
+	mostHandles  = 1 << 20
+)
+
 // validate checks the values of the flags by themselves. memory is what the machine has in bytes, 0 if unknown.
 func (o *mountOptions) validate(memory int64) error {
 	oneOf := func(flag, value string, allowed ...string) error {
@@ -124,6 +132,9 @@ func (o *mountOptions) validate(memory int64) error {
 		positive("shutdown-budget", int64(o.ShutdownBudget)),
 		o.Tiers.validate(),
 	)
+	if o.MaxHandles < leastHandles || o.MaxHandles > mostHandles {
+		err = errors.Join(err, fmt.Errorf("--max-handles %d: use %d to %d", o.MaxHandles, leastHandles, mostHandles))
+	}
 	if o.L1Size < 1<<20 {
 		err = errors.Join(err, fmt.Errorf("--l1-size %s is too little; the least is 1MiB", &o.L1Size))
 	}

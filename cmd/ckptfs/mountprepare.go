@@ -177,7 +177,7 @@ func (o *mountOptions) newKeeper(state string, lock *fileLock, ram ramTier, fuse
 		cfg: daemonConfig{
 			Mountpoint: fuse.point, StateDir: state,
 			RAMDir: ram.dir, RAMKind: ram.kind, HugePages: ram.hugePages, L1Bytes: int64(o.L1Size),
-			MaxGenerations: o.MaxGenerations, MaxStaging: o.MaxStaging,
+			MaxGenerations: o.MaxGenerations, MaxStaging: o.MaxStaging, MaxHandles: o.MaxHandles,
 			StagingTimeout: o.StagingTimeout, AdmissionTimeout: o.AdmissionTimeout,
 			Passthrough: o.Passthrough, MaxWrite: maxWriteBytes, Tiers: o.Tiers, Log: o.Log, Flags: o.effective(state),
 			Keeper: keeperInfo{PID: os.Getpid(), Version: buildVersion(), Started: time.Now(), Recovery: recovery},

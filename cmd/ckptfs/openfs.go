@@ -16,6 +16,7 @@ func openFS(cfg *daemonConfig, log *slog.Logger) (filesystem, error) {
 		L1Bytes:          cfg.L1Bytes,
 		MaxGenerations:   cfg.MaxGenerations,
 		MaxStaging:       cfg.MaxStaging,
+		MaxHandles:       cfg.MaxHandles,
 		StagingTimeout:   cfg.StagingTimeout,
 		AdmissionTimeout: cfg.AdmissionTimeout,
 		Tiers:            cfg.Tiers.config(),
@@ -33,5 +34,6 @@ func openFS(cfg *daemonConfig, log *slog.Logger) (filesystem, error) {
 		HugePages:        cfg.HugePages,
 		Effective:        effectiveConfig{cfg.Mountpoint, cfg.RAMDir, cfg.Flags},
 		Logger:           log,
+		LogCounts:        logCounts(log),
 	})
 }

@@ -197,6 +197,13 @@ func (m *Manager) Count() int {
 	return m.mu.count
 }
 
+// Ghosts is the number of retired generations whose trees are being removed.
+func (m *Manager) Ghosts() int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.mu.byID) - m.mu.count
+}
+
 // Created is how many stagings there have been since the start.
 func (m *Manager) Created() uint64 {
 	m.mu.RLock()
