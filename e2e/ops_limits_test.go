@@ -106,3 +106,24 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	publish(t, ident, smallGeneration(gens[0].ID, conversation(31, 700)))
 }
+
+// TestTooLongFiles: what is no page cannot be made longer than it may ever be.
+func TestTooLongFiles(t *testing.T) {
+	requireFUSE(t)
+	m := mountFS(t, modes[0])
+	id := newIdentity("long", 1)
+	ident := m.addIdentity(t, "model", id)
+	dir := filepath.Join(ident, ".staging", "s")
+	must(t, os.Mkdir(dir, 0o755))
+	for name, most := range map[string]int64{"tokens": 16 << 20, "manifest.json": 256 << 20} {
+		f, err := os.Create(filepath.Join(dir, name))
+		must(t, err)
+		_, err = f.WriteAt([]byte("x"), most-1)
+		must(t, err)
+		_, err = f.WriteAt([]byte("xy"), most-1)
+		wantErrno(t, "writing beyond the most of "+name, err, syscall.EFBIG)
+		must(t, f.Truncate(0))
+		f.Close()
+	}
+	must(t, os.RemoveAll(dir))
+}

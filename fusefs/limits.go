@@ -1,10 +1,13 @@
 package fusefs
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"ckptfs/index"
 )
 
 // What clients can make the daemon hold is bounded: open handles, so that it
@@ -30,6 +33,20 @@ func handleLimit(wanted, stagings int, files uint64) int {
 	}
 	most := int64(min(files, 1<<40)) - ownFiles - int64(stagings)
 	return int(max(min(int64(wanted), most), 16))
+}
+
+// mostBytes is how large a file may be made by writing. Files that are no pages lie
+// in RAM that nobody has reserved.
+func mostBytes(k nodeKind) uint64 {
+	switch k {
+	case kindTokens:
+		return 4 * index.MaxTokens
+	case kindManifest:
+		return index.MaxPublishedBytes
+	case kindDocument:
+		return index.MaxDocumentBytes
+	}
+	return math.MaxUint64
 }
 
 // scarce shares out the last handles: from seven eighths on, a process that has

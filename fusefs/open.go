@@ -265,6 +265,9 @@ func (fs *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, f
 	if h.node.kind() == kindCommand {
 		return fs.writeCommand(h, data)
 	}
+	if in.Offset+uint64(len(data)) > mostBytes(h.node.kind()) {
+		return 0, fuse.Status(syscall.EFBIG)
+	}
 	f, err := fs.writableFile(h)
 	if err != nil {
 		return 0, status(fs.log, err)

@@ -165,6 +165,7 @@ func (d *Draft) commitAccept(c *content, state []slot, found []link) error {
 		return err
 	}
 	d.mu.content, d.mu.slots = c, state
+	d.journal.allow(len(state))
 	os.Remove(d.FilePath(EntryTokens))
 	d.mu.hasTokens = false
 	d.touchLocked()

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 
 	"ckptfs/index"
 	"ckptfs/pages"
@@ -70,7 +72,31 @@ const (
 )
 
 // journal appends records to a staging's journal file.
-type journal struct{ f *os.File }
+type journal struct {
+	f     *os.File
+	bytes int64
+	most  int64 // bytes beyond which nothing is made any more
+}
+
+// The journal lies in RAM that nobody has reserved, so a client that makes and
+// removes things for ever must not make it grow for ever. What is normal is far
+// below: a page is some 300 bytes.
+const (
+	maxJournal        = 64 << 20
+	maxJournalPerPage = 4 << 10 // once the manifest tells how many there are
+)
+
+// makes reports whether a record makes something. Removing always works.
+func (r *record) makes() bool {
+	switch r.Do {
+	case doMkdir, doPage, doScratch, doAttr, doError:
+		return true
+	}
+	return false
+}
+
+// allow lets the journal grow with the pages of the manifest.
+func (j *journal) allow(pages int) { j.most = maxJournal + maxJournalPerPage*int64(pages) }
 
 // createJournal makes the staging's directory with a journal of one record. It
 // is there whole or not at all.
@@ -83,7 +109,7 @@ func createJournal(dir string, first ...record) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{f}
+	j := &journal{f: f, most: maxJournal}
 	if err := j.append(first...); err != nil {
 		f.Close()
 		return nil, err
@@ -96,8 +122,12 @@ func (j *journal) commit(dir string) error {
 	return os.Rename(filepath.Join(dir, "journal.tmp"), filepath.Join(dir, "journal"))
 }
 
-// append writes the records with one write.
+// append writes the records with one write. ENOSPC if the staging has been
+// changed too often.
 func (j *journal) append(rs ...record) error {
+	if j.bytes > j.most && slices.ContainsFunc(rs, func(r record) bool { return r.makes() }) {
+		return refuse(syscall.ENOSPC, "the staging has been changed too often: remove it and begin again")
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	for i := range rs {
@@ -111,6 +141,9 @@ func (j *journal) append(rs ...record) error {
 		if st, serr := j.f.Stat(); serr == nil {
 			err = errors.Join(err, j.f.Truncate(st.Size()-int64(n)))
 		}
+	}
+	if err == nil {
+		j.bytes += int64(n)
 	}
 	return err
 }
@@ -141,7 +174,7 @@ func openJournal(dir string) (*journal, []record, error) {
 		return nil, nil, err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0o600)
-	return &journal{f}, rs, err
+	return &journal{f: f, bytes: int64(good), most: maxJournal}, rs, err
 }
 
 func (j *journal) close() { j.f.Close() }

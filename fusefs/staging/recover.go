@@ -214,6 +214,7 @@ func (d *Draft) replayManifest() error {
 	c.layout = c.manifest.Layout(d.doc.WorldSize)
 	d.mu.content = c
 	d.mu.slots = make([]slot, c.layout.Total())
+	d.journal.allow(len(d.mu.slots))
 	var ghost ghostState
 	switch err := readGob(filepath.Join(d.m.draftDir(d.ID), "ghost"), &ghost); {
 	case err == nil:
