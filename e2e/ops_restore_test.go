@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -235,4 +237,59 @@ func TestRestoreMoreThanRAM(t *testing.T) {
 		last := gens[len(gens)-1] // restored last: the order of the backup's mtimes is that of use
 		must(t, checkGeneration(filepath.Join(small.path, "model", id.dir(), last.name()), last))
 	})
+}
+
+// TestRestoreKilled: a restore that was killed in the middle of its work goes on where it was.
+func TestRestoreKilled(t *testing.T) {
+	requireFUSE(t)
+	m := mountFS(t, modes[0])
+	id := newIdentity("killed", 1)
+	ident := m.addIdentity(t, "model", id)
+	var gens []generation
+	for i := range 24 {
+		g := shapedGeneration(id, conversation(uint64(i), 500), 256, 1<<20) // 4 pages of 1 MiB
+		gens = append(gens, g)
+		publish(t, ident, g)
+	}
+	must(t, os.Lchown(ident, alice, alice))
+	must(t, os.Chmod(filepath.Dir(ident), 0o700))
+	backup := filepath.Join(m.dir, "backup")
+	runQuietly(t, "cp", "-a", m.path, backup)
+	emptyMount(t, m)
+
+	there := func() int {
+		entries, _ := os.ReadDir(ident)
+		return max(len(entries)-1, 0) // identity.json
+	}
+	present := 0
+	for kills := 0; kills < 3; kills++ {
+		cmd := exec.Command(m.binary, "restore", "--quiet", "--jobs", "2", backup, m.path)
+		must(t, cmd.Start())
+		eventually(t, "a generation is restored", func() error {
+			if there() <= present {
+				return fmt.Errorf("%d are there", there())
+			}
+			return nil
+		})
+		must(t, cmd.Process.Kill())
+		cmd.Wait()
+		present = there()
+	}
+	if present == len(gens) {
+		t.Skip("the restore was done before it could be killed")
+	}
+	r := ckptfs(t, "restore", backup, m.path)
+	want := fmt.Sprintf("restored %d generations", len(gens)-present)
+	if r.code != 0 || !strings.Contains(r.errOut, want) || !strings.Contains(r.errOut, fmt.Sprintf("%d generations were there already", present)) {
+		t.Errorf("want %s: exit code %d: %s", want, r.code, r.errOut)
+	}
+	for _, g := range gens {
+		must(t, checkGeneration(filepath.Join(ident, g.name()), g))
+	}
+	if left := names(t, filepath.Join(ident, ".staging")); len(left) != 0 {
+		t.Errorf("stagings are left: %q", left)
+	}
+	if st := stat(t, ident); st.Uid != alice || stat(t, filepath.Dir(ident)).Mode&0o777 != 0o700 {
+		t.Errorf("the identity belongs to %d, the model's mode is %o", st.Uid, stat(t, filepath.Dir(ident)).Mode)
+	}
 }

@@ -90,7 +90,7 @@ func (r *restore) prepareIdentity(ctx context.Context, i *backupIdentity, made *
 		return err
 	}
 	switch err := os.Mkdir(model, from.Mode().Perm()); {
-	case err == nil:
+	case err == nil || errors.Is(err, fs.ErrExist) && holdsNone(model):
 		// Its owner and mode before anything is in it: it may be closed to others.
 		copyAttr(from, model)
 		*made = append(*made, madeDir{from, model})
@@ -99,10 +99,10 @@ func (r *restore) prepareIdentity(ctx context.Context, i *backupIdentity, made *
 	}
 	dir := r.identityDir(i)
 	_, err = os.Lstat(filepath.Join(dir, "identity.json"))
-	if err == nil {
+	if err == nil && !holdsNone(dir) {
 		return nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if from, err = os.Lstat(i.dir); err != nil {
@@ -121,4 +121,11 @@ func (r *restore) prepareIdentity(ctx context.Context, i *backupIdentity, made *
 	}
 	*made = append(*made, madeDir{from, dir})
 	return nil
+}
+
+// holdsNone reports whether a directory has no directory in it. Such a model or identity is what a restore leaves that
+// was killed just after it had made it.
+func holdsNone(dir string) bool {
+	names, err := subdirectories(dir)
+	return err == nil && len(names) == 0
 }
