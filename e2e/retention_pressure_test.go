@@ -268,9 +268,14 @@ func TestRetentionByHand(t *testing.T) {
 	})
 }
 
-// object is where the disk tier keeps a page (pages/FORMAT.md).
+// storedKey is the key under which a model's page is stored (pages/FORMAT.md).
+func (p page) storedKey(model string) string {
+	return newHasher("ckptfs page of a model v1\x00").str(model).bytes(p.key[:]).sum().hex()
+}
+
+// object is where the disk tier keeps a page of the model "model".
 func (m *mount) object(p page) string {
-	name := p.key.hex()
+	name := p.storedKey("model")
 	return filepath.Join(m.state, "disk", name[:2], name)
 }
 

@@ -179,7 +179,7 @@ func (m *mount) losePower(l *ledger, rnd *rand.Rand, log int64) {
 	for _, e := range l.gens {
 		if e.fate == durable {
 			for _, p := range e.ps {
-				synced[p.key.hex()] = true
+				synced[p.storedKey("model")] = true
 			}
 		}
 	}

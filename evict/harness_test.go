@@ -209,6 +209,7 @@ func (s *store) publish(c, n int) *index.Generation {
 	s.must(err)
 	manifest, err := m.PublishedJSON(doc.Digest, doc.WorldSize, d)
 	s.must(err)
+	d.InModel(s.ident.Model.Name)
 	p := &index.Publication{
 		ID: s.idx.NextID(), Identity: s.ident, Manifest: m, Derived: d, Published: time.Now().UnixNano(),
 		Contents: &index.Contents{Manifest: manifest, Layout: m.Layout(doc.WorldSize), Pages: make([]pages.ID, len(d.Keys))},

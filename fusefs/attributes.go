@@ -126,8 +126,6 @@ func (fs *FS) pageAttribute(p *index.Page, name string) (string, error) {
 	switch name {
 	case "tier":
 		return tierName(fs.tiersOf(p))
-	case "key":
-		return index.Digest(p.Key).Hex(), nil
 	case "leases":
 		return strconv.Itoa(len(fs.handles.of(pageNode(p.ID)))), nil
 	case "bytes":
@@ -137,7 +135,29 @@ func (fs *FS) pageAttribute(p *index.Page, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if name == "key" {
+		return fs.contentKey(g, p.ID)
+	}
 	return fs.lineage(g, name)
+}
+
+// contentKey computes the content key of a page that the generation has; the
+// index knows the page by its page key.
+func (fs *FS) contentKey(g *index.Generation, id pages.ID) (string, error) {
+	c, err := fs.idx.Contents(g)
+	if err != nil {
+		return "", err
+	}
+	m, err := index.ParseManifest(c.Manifest)
+	if err != nil {
+		return "", err
+	}
+	d, err := m.DeriveRestored(g.Identity.Document().Digest, c.Layout.WorldSize)
+	slot := slices.Index(c.Pages, id)
+	if err != nil || slot < 0 {
+		return "", errors.Join(err, syscall.ENODATA)
+	}
+	return index.Digest(d.Keys[slot]).Hex(), nil
 }
 
 // keeper is the generation for whose sake a page is kept: the latest current one,

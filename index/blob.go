@@ -12,8 +12,8 @@ import (
 )
 
 // Blob is all that is needed to make a generation's rows again. Stored in the
-// disk tier beside the pages, it makes that describe itself. The content keys
-// are not in it: they follow from the manifest and the identity.
+// disk tier beside the pages, it makes that describe itself. The page keys are
+// not in it: they follow from the manifest, the identity and the model.
 //
 // Its form is one line of JSON (blobHead), the identity's document, and the
 // published manifest (zstd).

@@ -18,6 +18,7 @@ const (
 	generationLabel = "ckptfs generation v2\x00"
 	pageLabelV1     = "ckptfs page v1\x00"
 	pageLabelV2     = "ckptfs page v2\x00"
+	modelLabel      = "ckptfs page of a model v1\x00"
 )
 
 // Derived is what follows from a manifest, its identity and its tokens.
@@ -25,10 +26,10 @@ type Derived struct {
 	GenerationDigest Digest
 	Name             string // of the generation's directory
 	Prefix           Prefix
-	TailHash         uint64 // of the tokens after Prefix.StartTokens
-	HasTail          bool   // false if TailHash is unknown: there were no tokens
-	Keys             []pages.Key
-	PageDigests      [][]Digest // by group: D(n) of each position if attention, else nil
+	TailHash         uint64      // of the tokens after Prefix.StartTokens
+	HasTail          bool        // false if TailHash is unknown: there were no tokens
+	Keys             []pages.Key // content keys; see InModel
+	PageDigests      [][]Digest  // by group: D(n) of each position if attention, else nil
 }
 
 // GenerationName returns the name of a generation's directory.
@@ -126,6 +127,19 @@ func (m *Manifest) finish(d *Derived, identity Digest, worldSize int) error {
 	}
 	d.Keys = m.keys(d, count, worldSize)
 	return nil
+}
+
+// InModel turns the content keys into page keys, by which the index and the tiers
+// know pages: H(label ‖ str(model) ‖ content key). Models have owners, and what
+// one tenant has stored must neither show in another's plan nor get into
+// another's generation, though both have the same document.
+func (d *Derived) InModel(model string) {
+	b := appendStr([]byte(modelLabel), model)
+	n := len(b)
+	for i := range d.Keys {
+		b = append(b[:n], d.Keys[i][:]...)
+		d.Keys[i] = sha256.Sum256(b)
+	}
 }
 
 // checkDerived compares what the tokens give with the fields of a published

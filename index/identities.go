@@ -177,6 +177,7 @@ func (x *Index) RemoveIdentity(i *Identity, op Op) error {
 	}, func() {
 		i.gone = true
 		x.forget(i)
+		x.usage.forget(i.ID)
 		x.mu.Lock()
 		delete(x.mu.identityByID, i.ID)
 		x.mu.Unlock()

@@ -105,7 +105,7 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 			Manifest: p.Contents.Manifest, Layout: p.Contents.Layout, Pages: final, attrs: sortedSubAttrs(p.SubAttrs),
 		})
 		p.Identity.touch(p.Published)
-		x.usage.add(p.Identity.Name, gained)
+		x.usage.add(p.Identity.ID, gained)
 		applyStates(kin.changes)
 		p.Kin = kin.Kinship
 		x.addGeneration(g)

@@ -25,6 +25,7 @@ func (x *Index) Recover(b *Blob, onDisk func(pages.Key) (int64, error)) (g *Gene
 	if b.Document.Name() != b.Identity.Name || len(d.Keys) != len(b.Pages) {
 		return nil, 0, corruptf("a blob has another identity or other pages than its manifest")
 	}
+	d.InModel(b.Model.Name)
 	d.TailHash, d.HasTail = b.TailHash, b.HasTail
 	p := &Publication{Manifest: m, Derived: d, Attr: b.Attr, SubAttrs: b.SubAttrs, Published: b.Published, Used: b.Used, Prefixes: []ObjectID{b.Parent}}
 	p.Contents = &Contents{Manifest: b.Manifest, Layout: m.Layout(b.Document.WorldSize), Pages: make([]pages.ID, len(b.Pages))}

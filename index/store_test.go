@@ -156,6 +156,7 @@ func publication(x *Index, i *Identity, d draft) (*Publication, error) {
 			return nil, err
 		}
 	}
+	derived.InModel(i.Model.Name)
 	p := &Publication{
 		ID: x.NextID(), Identity: i, Manifest: m, Derived: derived,
 		Contents:  &Contents{Manifest: published, Layout: m.Layout(doc.WorldSize)},

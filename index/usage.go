@@ -8,15 +8,13 @@ import (
 	"ckptfs/pages"
 )
 
-// usage counts, by an identity's name, the bytes of the pages that its
-// published generations link, each page once. Only what somebody has asked
-// about is counted: without quotas it costs nothing. The identity's name stands
-// for its document, and with it for the space of its content keys: the same
-// document in two models shares pages.
+// usage counts, by identity, the bytes of the pages that its published
+// generations link, each page once. Only what somebody has asked about is
+// counted: without quotas it costs nothing. No two identities share a page.
 type usage struct {
 	mu struct {
 		sync.Mutex
-		bytes map[string]int64
+		bytes map[ObjectID]int64
 	}
 }
 
@@ -24,16 +22,16 @@ type usage struct {
 // identity link, each counted once. The first call for an identity reads its
 // page lists, and changes wait meanwhile.
 func (x *Index) UsedBytes(i *Identity) (n int64, err error) {
-	if n, ok := x.usage.get(i.Name); ok {
+	if n, ok := x.usage.get(i.ID); ok {
 		return n, nil
 	}
 	err = x.undisturbed(func() error {
 		var known bool
-		if n, known = x.usage.get(i.Name); known {
+		if n, known = x.usage.get(i.ID); known {
 			return nil
 		}
-		if n, err = x.sumPages(i.Name); err == nil {
-			x.usage.set(i.Name, n)
+		if n, err = x.sumPages(i.ID); err == nil {
+			x.usage.set(i.ID, n)
 		}
 		return err
 	})
@@ -43,63 +41,70 @@ func (x *Index) UsedBytes(i *Identity) (n int64, err error) {
 	return n, nil
 }
 
-func (u *usage) get(name string) (int64, bool) {
+func (u *usage) get(id ObjectID) (int64, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	n, ok := u.mu.bytes[name]
+	n, ok := u.mu.bytes[id]
 	return n, ok
 }
 
-func (u *usage) set(name string, n int64) {
+func (u *usage) set(id ObjectID, n int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.mu.bytes == nil {
-		u.mu.bytes = make(map[string]int64)
+		u.mu.bytes = make(map[ObjectID]int64)
 	}
-	u.mu.bytes[name] = n
+	u.mu.bytes[id] = n
 }
 
 // add notes that pages were linked first (n > 0) or last (n < 0), after the
 // commit. The writer's lock is held.
-func (u *usage) add(name string, n int64) {
+func (u *usage) add(id ObjectID, n int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if _, ok := u.mu.bytes[name]; ok {
-		u.mu.bytes[name] += n
+	if _, ok := u.mu.bytes[id]; ok {
+		u.mu.bytes[id] += n
 	}
 }
 
-// counted returns the names that are counted, nil if there are none.
-func (u *usage) counted() map[string]bool {
+// forget is for an identity that is gone.
+func (u *usage) forget(id ObjectID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.mu.bytes, id)
+}
+
+// counted returns the identities that are counted, nil if there are none.
+func (u *usage) counted() map[ObjectID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.mu.bytes) == 0 {
 		return nil
 	}
-	names := make(map[string]bool, len(u.mu.bytes))
-	for name := range u.mu.bytes {
-		names[name] = true
+	ids := make(map[ObjectID]bool, len(u.mu.bytes))
+	for id := range u.mu.bytes {
+		ids[id] = true
 	}
-	return names
+	return ids
 }
 
-// released are pages whose links a retirement takes away, with the name of the
-// identity that they are counted for.
+// released are pages whose links a retirement takes away, with the identity that
+// they are counted for.
 type released struct {
-	counted map[string]bool // the names that are counted
-	owner   map[pages.ID]string
+	counted map[ObjectID]bool // the identities that are counted
+	owner   map[pages.ID]ObjectID
 }
 
 // note remembers the pages of a generation, if they are counted.
 func (r *released) note(g *Generation, ids []pages.ID) {
-	if !r.counted[g.Identity.Name] {
+	if !r.counted[g.Identity.ID] {
 		return
 	}
 	if r.owner == nil {
-		r.owner = make(map[pages.ID]string, len(ids))
+		r.owner = make(map[pages.ID]ObjectID, len(ids))
 	}
 	for _, id := range ids {
-		r.owner[id] = g.Identity.Name
+		r.owner[id] = g.Identity.ID
 	}
 }
 
@@ -107,20 +112,20 @@ func (r *released) note(g *Generation, ids []pages.ID) {
 func (u *usage) released(r *released, lists ...[]PageRow) {
 	for _, rows := range lists {
 		for n := range rows {
-			if name, ok := r.owner[rows[n].ID]; ok && rows[n].Links == 0 {
-				u.add(name, -rows[n].Bytes)
+			if identity, ok := r.owner[rows[n].ID]; ok && rows[n].Links == 0 {
+				u.add(identity, -rows[n].Bytes)
 			}
 		}
 	}
 }
 
 // sumPages counts from the tables. The writer's lock is held.
-func (x *Index) sumPages(name string) (int64, error) {
+func (x *Index) sumPages(identity ObjectID) (int64, error) {
 	var linked map[pages.ID]struct{}
 	var sum int64
 	err := x.readers.read(func(c *conn) error {
 		var err error
-		if linked, err = x.linkedPages(c, name); err != nil {
+		if linked, err = x.linkedPages(c, identity); err != nil {
 			return err
 		}
 		return c.query("SELECT id, bytes FROM pages", func(row []driver.Value) error {
@@ -133,11 +138,11 @@ func (x *Index) sumPages(name string) (int64, error) {
 	return sum, err
 }
 
-// linkedPages lists the pages of all generations of the identities of a name.
-func (x *Index) linkedPages(c *conn, name string) (map[pages.ID]struct{}, error) {
+// linkedPages lists the pages of all generations of an identity.
+func (x *Index) linkedPages(c *conn, identity ObjectID) (map[pages.ID]struct{}, error) {
 	linked := make(map[pages.ID]struct{})
 	err := eachPageList(c, func(id ObjectID, list []pages.ID) error {
-		if g := x.GenerationByID(id); g == nil || g.Identity.Name != name {
+		if g := x.GenerationByID(id); g == nil || g.Identity.ID != identity {
 			return nil
 		}
 		for _, page := range list {
@@ -162,13 +167,13 @@ func eachPageList(c *conn, each func(ObjectID, []pages.ID) error) error {
 
 // usage counts again what is counted.
 func (c *checker) usage() error {
-	for name := range c.x.usage.counted() {
-		want, err := c.x.sumPages(name)
+	for id := range c.x.usage.counted() {
+		want, err := c.x.sumPages(id)
 		if err != nil {
 			return err
 		}
-		if n, _ := c.x.usage.get(name); n != want {
-			c.found("pages", 0, "identity %s is said to use %d bytes, its pages have %d", name, n, want)
+		if n, _ := c.x.usage.get(id); n != want {
+			c.found("identities", uint64(id), "it is said to use %d bytes, its pages have %d", n, want)
 		}
 	}
 	return nil

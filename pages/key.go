@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// Key is the content key of a page: the SHA-256 that the format derives from
-// everything the page's bytes depend on (identity, exact prefix, rank, group,
-// position). Two pages with one key have the same bytes. The zero Key names
-// no page.
+// Key is the name of a page: the SHA-256 of its model and its content key, which
+// is derived from everything the page's bytes depend on (identity, exact prefix,
+// rank, group, position). Two pages with one key have the same bytes. The zero
+// Key names no page.
 type Key [32]byte
 
 // String returns the key as 64 lower-case hex digits.

@@ -106,7 +106,9 @@ func (d *Draft) readManifest() (*content, error) {
 	}
 	digest := d.doc.Digest
 	if m.Published != nil {
-		c.derived, err = m.DeriveRestored(digest, d.doc.WorldSize)
+		if c.derived, err = m.DeriveRestored(digest, d.doc.WorldSize); err == nil {
+			c.derived.InModel(d.Identity.Model.Name)
+		}
 		return c, err
 	}
 	tokens, err := os.ReadFile(d.FilePath(EntryTokens))
@@ -121,6 +123,7 @@ func (d *Draft) readManifest() (*content, error) {
 	if c.derived, err = m.Derive(digest, d.doc.WorldSize, tokens); err != nil {
 		return nil, err
 	}
+	c.derived.InModel(d.Identity.Model.Name)
 	c.kin, err = d.kinOf(tokens, m.Media)
 	return c, err
 }

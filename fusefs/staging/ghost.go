@@ -61,6 +61,7 @@ func (d *Draft) fillFromGeneration(c *index.Contents) error {
 	if ct.derived, err = manifest.DeriveRestored(d.doc.Digest, c.Layout.WorldSize); err != nil {
 		return err
 	}
+	ct.derived.InModel(d.Identity.Model.Name)
 	d.mu.content = ct
 	d.mu.hasFile = true
 	d.mu.slots = make([]slot, len(c.Pages))

@@ -102,6 +102,7 @@ func (f *filler) add(t turn) error {
 	if err != nil {
 		return err
 	}
+	d.InModel(f.identity.Model.Name)
 	now := time.Now().UnixNano()
 	p := &index.Publication{
 		ID: f.x.NextID(), Identity: f.identity, Manifest: m, Derived: d, Published: now,
