@@ -50,51 +50,50 @@ func TestTenants(t *testing.T) {
 // TestTenantsShareNothing: the same document and the same tokens in two models. What one tenant has stored does not
 // show in the other's plan, link counts, owners or bytes, in RAM and from disk; nor do quotas count it.
 func TestTenantsShareNothing(t *testing.T) {
-	inModes(t, func(t *testing.T, md mode) {
-		m := mountFS(t, md, "--allow-other")
-		id := newIdentity("tenants", 2)
-		g := smallGeneration(id, conversation(1, 700))
-		longer := smallGeneration(id, conversation(1, 900))
-		hers, his := m.addIdentity(t, "hers", id), m.addIdentity(t, "his", id)
-		publish(t, hers, g)
-		beginStaging(t, hers, "half", longer).complete(t) // complete pages of a staging are shared within an identity too
-		must(t, setXattr(filepath.Dir(his), "quota", "1GiB"))
+	requireFUSE(t)
+	m := mountFS(t, modes[0], "--allow-other")
+	id := newIdentity("tenants", 2)
+	g := smallGeneration(id, conversation(1, 700))
+	longer := smallGeneration(id, conversation(1, 900))
+	hers, his := m.addIdentity(t, "hers", id), m.addIdentity(t, "his", id)
+	publish(t, hers, g)
+	beginStaging(t, hers, "half", longer).complete(t) // complete pages of a staging are shared within an identity too
+	must(t, setXattr(filepath.Dir(his), "quota", "1GiB"))
 
-		s := beginStaging(t, his, "s", g)
-		wantPlan(t, s, false, g.pages())
-		for rank := range 2 {
-			must(t, second(s.writeMissing(rank, 1))) // other bytes than hers
-		}
-		must(t, s.rename())
-		if got := ask(t, his, longer.Tokens); got.Generation != g.name() {
-			t.Errorf("his lookup finds %+v", got)
-		}
-		check := func(when string) {
-			t.Helper()
-			for ident, copyNo := range map[string]int{hers: 0, his: 1} {
-				if err := checkGeneration(filepath.Join(ident, g.name()), g, copyNo); err != nil {
-					t.Errorf("%s: %v", when, err)
-				}
-			}
-			for _, p := range g.pages() {
-				a, b := stat(t, filepath.Join(hers, g.name(), p.path)), stat(t, filepath.Join(his, g.name(), p.path))
-				if a.Ino == b.Ino || b.Nlink != 1 {
-					t.Errorf("%s: %s is inode %d in one model and %d, with %d links, in the other", when, p.path, a.Ino, b.Ino, b.Nlink)
-				}
+	s := beginStaging(t, his, "s", g)
+	wantPlan(t, s, false, g.pages())
+	for rank := range 2 {
+		must(t, second(s.writeMissing(rank, 1))) // other bytes than hers
+	}
+	must(t, s.rename())
+	if got := ask(t, his, longer.Tokens); got.Generation != g.name() {
+		t.Errorf("his lookup finds %+v", got)
+	}
+	check := func(when string) {
+		t.Helper()
+		for ident, copyNo := range map[string]int{hers: 0, his: 1} {
+			if err := checkGeneration(filepath.Join(ident, g.name()), g, copyNo); err != nil {
+				t.Errorf("%s: %v", when, err)
 			}
 		}
-		check("in RAM")
-		m.stop()
-		m.start()
-		check("from disk")
-		m.stop()
-		for _, name := range []string{"index.db", "index.db-wal", "index.db-shm"} {
-			must(t, os.RemoveAll(filepath.Join(m.state, name)))
+		for _, p := range g.pages() {
+			a, b := stat(t, filepath.Join(hers, g.name(), p.path)), stat(t, filepath.Join(his, g.name(), p.path))
+			if a.Ino == b.Ino || b.Nlink != 1 {
+				t.Errorf("%s: %s is inode %d in one model and %d, with %d links, in the other", when, p.path, a.Ino, b.Ino, b.Nlink)
+			}
 		}
-		m.expectWarn("the index was rebuilt")
-		m.start()
-		check("after a rebuild")
-	})
+	}
+	check("in RAM")
+	m.stop()
+	m.start()
+	check("from disk")
+	m.stop()
+	for _, name := range []string{"index.db", "index.db-wal", "index.db-shm"} {
+		must(t, os.RemoveAll(filepath.Join(m.state, name)))
+	}
+	m.expectWarn("the index was rebuilt")
+	m.start()
+	check("after a rebuild")
 }
 
 // tenant is a user with a model of its own and a generation in it.

@@ -104,7 +104,7 @@ func sharedTree(t testing.TB, m *mount, n int) (ident string, gens []generation)
 	}
 	other := newIdentity("other", 1)
 	publish(t, m.addIdentity(t, "second", other), smallGeneration(other, conversation(9, 500)))
-	must(t, os.Chmod(filepath.Dir(ident), 0o2750))
+	must(t, syscall.Chmod(filepath.Dir(ident), 0o2750))
 	must(t, os.Lchown(ident, alice, bob))
 	dir := filepath.Join(ident, gens[0].name())
 	must(t, os.Lchown(dir, alice, alice))

@@ -146,3 +146,65 @@ func TestWithoutAllowOther(t *testing.T) {
 		wantErrno(t, "listing the root", asUser(t, alice).path("list", m.path), syscall.EACCES)
 	})
 }
+
+// TestChangedPermissionsAtOnce: what follows a directory's mode and owner does so at once: .staging, .find and .identify,
+// and the directories below a generation.
+func TestChangedPermissionsAtOnce(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md, "--allow-other")
+		id := newIdentity("perms", 1)
+		ident := m.addIdentity(t, "model", id)
+		g := smallGeneration(id, conversation(1, 400))
+		dir := publish(t, ident, g)
+		stagings, rank := filepath.Join(ident, ".staging"), filepath.Join(dir, "rank-0")
+		follow := []string{stagings, filepath.Join(ident, ".find"), rank, filepath.Dir(filepath.Join(dir, g.pages()[0].path))}
+		for _, path := range append(follow, filepath.Join(m.path, "model", ".identify")) {
+			stat(t, path) // the kernel keeps it
+		}
+		b := asUser(t, bob)
+		must(t, os.Chmod(ident, 0o777))
+		must(t, b.path("mkdir", filepath.Join(stagings, "his")))
+		must(t, os.Chmod(ident, 0o755))
+		wantErrno(t, "a staging in what has been closed", b.path("mkdir", filepath.Join(stagings, "again")), syscall.EACCES)
+		must(t, os.Lchown(ident, alice, alice))
+		must(t, os.Lchown(dir, alice, alice))
+		must(t, os.Lchown(filepath.Join(m.path, "model"), alice, alice))
+		for _, path := range append(follow, filepath.Join(m.path, "model", ".identify")) {
+			if st := stat(t, path); st.Uid != alice {
+				t.Errorf("%s belongs to %d", path, st.Uid)
+			}
+		}
+		must(t, os.Chmod(dir, 0o700))
+		if st := stat(t, rank); st.Mode&0o777 != 0o700 {
+			t.Errorf("the rank's mode is %o", st.Mode&0o777)
+		}
+		rmSilently(t, filepath.Join(stagings, "his"))
+	})
+}
+
+// TestGroupOfTheDirectory: below a model with the set-group-ID bit all belongs to the model's group.
+func TestGroupOfTheDirectory(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md, "--allow-other")
+		const team = 4242
+		model := m.addModel(t, "team")
+		must(t, os.Lchown(model, 0, team))
+		must(t, syscall.Chmod(model, 0o2777))
+		a := asUser(t, alice)
+		id := newIdentity("group", 1)
+		ident := filepath.Join(model, strings.TrimSuffix(string(a.do(request{Op: "identify", Path: model, Data: spaced(id.Doc)}).Data), "\n"))
+		g := smallGeneration(id, conversation(1, 400))
+		a.do(request{Op: "begin", Path: ident, To: "s", Gen: &g})
+		a.do(request{Op: "writerank", Path: ident, To: "s", Gen: &g, Rank: -1})
+		a.do(request{Op: "rename-staging", Path: ident, To: "s", Gen: &g})
+		byHand := filepath.Join(model, newIdentity("by hand", 1).dir())
+		must(t, a.path("mkdir", byHand))
+		dir := filepath.Join(ident, g.name())
+		page := filepath.Join(dir, g.pages()[0].path)
+		for path, mode := range map[string]uint32{ident: 0o2777, byHand: 0o2755, dir: 0o2755, filepath.Dir(page): 0o2755, page: 0o444, filepath.Join(dir, "manifest.json"): 0o444} {
+			if st := stat(t, path); st.Uid != alice || st.Gid != team || st.Mode&0o7777 != mode {
+				t.Errorf("%s belongs to %d:%d, with mode %o, want %o", path, st.Uid, st.Gid, st.Mode&0o7777, mode)
+			}
+		}
+	})
+}

@@ -308,12 +308,12 @@ func (fs *FS) identify(h *handle, in *fuse.InHeader, doc *index.Document) (*inde
 	}
 	i := m.Identity(doc.Name())
 	if i == nil {
-		a := m.Attr()
-		if !mayWriteDir(a, in) {
+		parent := m.Attr()
+		if !mayWriteDir(parent, in) {
 			return nil, syscall.EACCES
 		}
-		a.UID, a.GID, a.Mode = in.Uid, in.Gid, a.Mode&0o777
-		a.Mtime = fs.now().UnixNano()
+		a := index.Attr{UID: in.Uid, GID: in.Gid, Mode: parent.Mode & 0o777, Mtime: fs.now().UnixNano()}
+		a = inheritFrom(parent, a, true)
 		if i, err = fs.idx.CreateIdentity(m, doc.Name(), doc, a, 0); err == nil {
 			fs.notify.attributesOf(makeNode(kindModel, m.ID))
 			return i, nil

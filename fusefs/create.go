@@ -88,7 +88,8 @@ func (fs *FS) lookupMade(dir nodeID, name string) (nodeID, bool) {
 // makeFile makes a file where the tree has a place for it.
 func (fs *FS) makeFile(in *fuse.CreateIn, dir nodeID, name string) (*os.File, nodeID, error) {
 	op, _ := opOf(&in.InHeader)
-	o := staging.Owner{UID: in.Uid, GID: in.Gid, Mode: in.Mode & 0o777, TID: in.Pid}
+	a := fs.inherit(dir, index.Attr{UID: in.Uid, GID: in.Gid, Mode: in.Mode & 0o777}, false)
+	o := staging.Owner{UID: a.UID, GID: a.GID, Mode: a.Mode, TID: in.Pid}
 	switch dir.kind() {
 	case kindIdentity:
 		return fs.makeDocument(dir, name)
@@ -198,7 +199,7 @@ func (fs *FS) mkdir(in *fuse.MkdirIn, dir nodeID, name string) error {
 		return err
 	}
 	op, _ := opOf(&in.InHeader)
-	a := index.Attr{Mode: in.Mode & 0o7777, UID: in.Uid, GID: in.Gid, Mtime: fs.now().UnixNano()}
+	a := fs.inherit(dir, index.Attr{Mode: in.Mode & 0o7777, UID: in.Uid, GID: in.Gid, Mtime: fs.now().UnixNano()}, true)
 	switch dir.kind() {
 	case kindFixed:
 		if dir != nodeRoot || name[0] == '.' {

@@ -35,11 +35,17 @@ func draftDirs(d *staging.Draft) []nodeID {
 	if l == nil || manyDirs(l) {
 		return nil
 	}
-	nodes := []nodeID{placeNode(d.ID, staging.Place{})}
+	return append(treeDirs(d.ID, l), placeNode(d.ID, staging.Place{}))
+}
+
+// treeDirs lists the directories of ranks and groups. Their attributes are those
+// of the generation, but for what has been set for one of them.
+func treeDirs(id index.ObjectID, l *index.Layout) []nodeID {
+	nodes := make([]nodeID, 0, l.WorldSize*(1+len(l.Groups))+1)
 	for r := range l.WorldSize {
-		nodes = append(nodes, placeNode(d.ID, staging.Place{Level: staging.LevelRank, Rank: r}))
+		nodes = append(nodes, placeNode(id, staging.Place{Level: staging.LevelRank, Rank: r}))
 		for g := range l.Groups {
-			nodes = append(nodes, placeNode(d.ID, staging.Place{Level: staging.LevelGroup, Rank: r, Group: g}))
+			nodes = append(nodes, placeNode(id, staging.Place{Level: staging.LevelGroup, Rank: r, Group: g}))
 		}
 	}
 	return nodes

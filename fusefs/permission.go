@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -25,6 +26,27 @@ func mayWriteDir(a index.Attr, in *fuse.InHeader) bool {
 		return a.Mode>>3&writeAndSearch == writeAndSearch
 	}
 	return a.Mode&writeAndSearch == writeAndSearch
+}
+
+// inherit gives what is made in a directory with the set-group-ID bit the
+// directory's group, and to a directory the bit too, as a local filesystem does.
+func (fs *FS) inherit(dir nodeID, a index.Attr, isDir bool) index.Attr {
+	var parent fuse.Attr
+	if _, err := fs.getAttr(dir, &parent); err != nil {
+		return a
+	}
+	return inheritFrom(index.Attr{Mode: parent.Mode, GID: parent.Gid}, a, isDir)
+}
+
+func inheritFrom(parent, a index.Attr, isDir bool) index.Attr {
+	if parent.Mode&syscall.S_ISGID == 0 {
+		return a
+	}
+	a.GID = parent.GID
+	if isDir {
+		a.Mode |= syscall.S_ISGID
+	}
+	return a
 }
 
 // groupsOf gives a thread's supplementary groups, which requests don't carry.

@@ -69,13 +69,21 @@ func (fs *FS) setAttr(n nodeID, in *fuse.SetAttrIn) error {
 		if err != nil {
 			return err
 		}
-		return fs.idx.SetModelAttr(m, fs.change(in, m.Attr()))
+		if err := fs.idx.SetModelAttr(m, fs.change(in, m.Attr())); err != nil {
+			return err
+		}
+		fs.notify.attributesOf(makeNode(kindIdentify, m.ID))
+		return nil
 	case kindIdentity:
 		i, err := fs.identity(n)
 		if err != nil {
 			return err
 		}
-		return fs.idx.SetIdentityAttr(i, fs.change(in, i.Attr()))
+		if err := fs.idx.SetIdentityAttr(i, fs.change(in, i.Attr())); err != nil {
+			return err
+		}
+		fs.notify.attributesOf(makeNode(kindStagingDir, i.ID), makeNode(kindFind, i.ID)) // they follow
+		return nil
 	case kindDocument:
 		i, err := fs.identity(n)
 		if err != nil {
@@ -130,7 +138,13 @@ func (fs *FS) setGenerationAttr(n nodeID, g *index.Generation, in *fuse.SetAttrI
 	}
 	a = fs.change(in, a)
 	if n.sub() == 0 {
-		return fs.idx.SetGenerationAttr(g, a)
+		if err := fs.idx.SetGenerationAttr(g, a); err != nil {
+			return err
+		}
+		if c, err := fs.idx.Contents(g); err == nil {
+			fs.notify.attributesOf(append(treeDirs(g.ID, c.Layout), genNode(kindManifest, g.ID, staging.Place{}))...)
+		}
+		return nil
 	}
 	if n.kind() == kindManifest {
 		a.Mode = 0o444
