@@ -61,10 +61,14 @@ func TestLogManyMessages(t *testing.T) {
 		if n := strings.Count(out.String(), "\n"); n > logMessages+20 {
 			t.Errorf("%d lines", n)
 		}
-		if n := len(h.limits.mu.messages); n > logMessages+1 {
+		h.limits.mu.Lock()
+		n := len(h.limits.mu.messages)
+		h.limits.mu.Unlock()
+		if n > logMessages+1 {
 			t.Errorf("%d messages are remembered", n)
 		}
 		time.Sleep(2 * logWindow)
+		synctest.Wait() // the summary has been written
 		out.Reset()
 		log.Warn("later")
 		if !strings.Contains(out.String(), "later") {
