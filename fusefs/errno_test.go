@@ -54,12 +54,7 @@ func TestStatus(t *testing.T) {
 
 func TestNoticeBytes(t *testing.T) {
 	le := binary.LittleEndian
-	b := notice{node: 7, name: "abc"}.encode()
-	if len(b) != 16+16+4 || le.Uint32(b) != uint32(len(b)) || le.Uint32(b[4:]) != 3 || le.Uint64(b[8:]) != 0 ||
-		le.Uint64(b[16:]) != 7 || le.Uint32(b[24:]) != 3 || string(b[32:]) != "abc\x00" {
-		t.Errorf("a name: % x", b)
-	}
-	b = notice{node: 7}.encode()
+	b := notice{node: 7}.encode()
 	if len(b) != 16+24 || le.Uint32(b[4:]) != 2 || le.Uint64(b[16:]) != 7 || int64(le.Uint64(b[24:])) != -1 {
 		t.Errorf("attributes: % x", b)
 	}

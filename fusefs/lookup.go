@@ -26,8 +26,12 @@ func (fs *FS) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse
 }
 
 // entryOut fills the answer for a name that leads to the node; ttl is how long
-// the kernel may believe that it does.
+// the kernel may believe that it does. Generations and stagings go by themselves: a
+// kernel that can't be told so asks for them each time.
 func (fs *FS) entryOut(n nodeID, ttl time.Duration, out *fuse.EntryOut) error {
+	if n.kind() == kindGeneration && !fs.notify.epochs {
+		ttl = 0
+	}
 	attrTTL, err := fs.getAttr(n, &out.Attr)
 	if err != nil {
 		return err

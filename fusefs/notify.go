@@ -13,12 +13,10 @@ import (
 	"ckptfs/pages"
 )
 
-// notifier tells the kernel what its caches must forget. It writes from a
-// goroutine of its own: a notification about a name takes the directory's lock
-// in the kernel, which a request that is being served may hold, so no handler
-// may write one or wait for one. One about attributes only takes no lock there
+// notifier tells the kernel what its caches must forget: names, from a goroutine
+// of its own, which nobody waits for; attributes, which takes no lock in the kernel
 // (fs/fuse/inode.c, fuse_reverse_inval_inode with a negative offset), and may be
-// waited for.
+// waited for by whoever serves a request.
 type notifier struct {
 	fd  int
 	log *slog.Logger
@@ -28,8 +26,13 @@ type notifier struct {
 		queue []notice
 	}
 	wake chan struct{}
-	// noEpoch is set once the kernel has said that it does not know epochs.
-	noEpoch bool
+	// epochs says that the kernel can forget all names at once
+	// (FUSE_NOTIFY_INC_EPOCH, Linux 6.16), which takes no lock there. Where it can't,
+	// no name is believed that may go by itself, see entryOut. The way before,
+	// FUSE_NOTIFY_INVAL_ENTRY, waits for the directory's lock, and a daemon that is
+	// killed there cannot die until the request that holds it is answered, which the
+	// next daemon does only when this one is gone.
+	epochs bool
 }
 
 // notice is a name to forget, or (name == "") attributes to forget.
@@ -39,7 +42,12 @@ type notice struct {
 }
 
 func newNotifier(fd int, log *slog.Logger) *notifier {
-	return &notifier{fd: fd, log: log, wake: make(chan struct{}, 1)}
+	n := &notifier{fd: fd, log: log, wake: make(chan struct{}, 1), epochs: true}
+	if fd >= 0 {
+		err := n.put(header(notifyIncEpoch))
+		n.epochs = err == nil || err == syscall.ENODEV
+	}
+	return n
 }
 
 // entry has the kernel forget a name in a directory and what is below it, and
@@ -92,11 +100,7 @@ func (n *notifier) run(ctx context.Context) {
 	}
 }
 
-// send writes what was queued. Names are forgotten all at once, by a new epoch
-// of the kernel's name cache (FUSE_NOTIFY_INC_EPOCH, Linux 6.16): that takes no
-// lock in the kernel. The way before, FUSE_NOTIFY_INVAL_ENTRY, waits for the
-// directory's lock, and a daemon that is killed there cannot die until the
-// request that holds it is answered.
+// send writes what was queued.
 func (n *notifier) send(queue []notice) {
 	names := false
 	for _, x := range queue {
@@ -105,19 +109,11 @@ func (n *notifier) send(queue []notice) {
 		}
 		names = names || x.name != ""
 	}
-	if !names {
+	if !names || !n.epochs || n.fd < 0 {
 		return
 	}
-	if !n.noEpoch {
-		if err := n.put(header(notifyIncEpoch)); err == nil || err == syscall.ENODEV {
-			return
-		}
-		n.noEpoch = true
-	}
-	for _, x := range queue {
-		if x.name != "" {
-			n.write(x)
-		}
+	if err := n.put(header(notifyIncEpoch)); err != nil && err != syscall.ENODEV {
+		n.log.Warn("the kernel did not forget names that are gone", "error", err)
 	}
 }
 
@@ -142,7 +138,6 @@ func (n *notifier) put(b []byte) error {
 
 const (
 	notifyInvalInode = 2 // FUSE_NOTIFY_INVAL_INODE
-	notifyInvalEntry = 3 // FUSE_NOTIFY_INVAL_ENTRY
 	notifyIncEpoch   = 8 // FUSE_NOTIFY_INC_EPOCH
 	outHeaderBytes   = 16
 )
@@ -155,28 +150,19 @@ func (n *notifier) write(x notice) {
 	case nil, syscall.ENOENT, syscall.ENODEV, syscall.ENOTDIR, syscall.EBADF:
 		// The kernel does not know the node, or the mount is gone.
 	default:
-		n.log.Warn("the kernel did not take a notification", "node", uint64(x.node), "name", x.name, "error", err)
+		n.log.Warn("the kernel did not take a notification", "node", uint64(x.node), "error", err)
 	}
 }
 
-// encode makes the message: an out-header with the code in place of an errno,
-// and the notice (include/uapi/linux/fuse.h).
+// encode makes the message about attributes: an out-header with the code in place
+// of an errno, the node, and the range (include/uapi/linux/fuse.h).
 func (x notice) encode() []byte {
 	le := binary.LittleEndian
-	b := make([]byte, outHeaderBytes, outHeaderBytes+24+len(x.name)+1)
-	code := uint32(notifyInvalEntry)
-	if x.name == "" {
-		code = notifyInvalInode
-		b = le.AppendUint64(b, uint64(x.node))
-		b = le.AppendUint64(b, ^uint64(0)) // offset -1: attributes only
-		b = le.AppendUint64(b, 0)
-	} else {
-		b = le.AppendUint64(b, uint64(x.node))
-		b = le.AppendUint32(b, uint32(len(x.name)))
-		b = le.AppendUint32(b, 0)
-		b = append(append(b, x.name...), 0)
-	}
+	b := make([]byte, outHeaderBytes, outHeaderBytes+24)
+	b = le.AppendUint64(b, uint64(x.node))
+	b = le.AppendUint64(b, ^uint64(0)) // offset -1: attributes only
+	b = le.AppendUint64(b, 0)
 	le.PutUint32(b[0:], uint32(len(b)))
-	le.PutUint32(b[4:], code)
+	le.PutUint32(b[4:], notifyInvalInode)
 	return b
 }

@@ -3,6 +3,7 @@ package fusefs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"ckptfs/fusefs/client"
+	"ckptfs/index"
 )
 
 const (
@@ -60,6 +62,12 @@ var clientSteps = map[string]func(args []string) error{
 			}
 		}
 		fmt.Print(int(time.Since(began) / time.Second))
+		return nil
+	},
+	"gone": func(args []string) error { // PATH: nothing may be there
+		if _, err := os.Lstat(args[0]); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s is there: %v", args[0], err)
+		}
 		return nil
 	},
 	"rename": func(args []string) error { return os.Rename(args[0], args[1]) },
@@ -142,6 +150,26 @@ func TestRequestsPerPage(t *testing.T) {
 	if copied := c.FS.count.bytesReadOrdinary.Load(); copied != 0 {
 		t.Errorf("%d bytes of pages went through the daemon, want none", copied)
 	}
+}
+
+// TestWithoutEpochs: a kernel that cannot be told of all names at once believes none that may go by itself.
+func TestWithoutEpochs(t *testing.T) {
+	c, mount := mountCounting(t)
+	if !c.notify.epochs {
+		t.Log("this kernel is one")
+	}
+	c.notify.epochs = false
+	lines := strings.Split(asClient(t, "stage", mount), "\n")
+	staging, generation := lines[0], lines[1]
+	asClient(t, "write", staging)
+	asClient(t, "rename", staging, generation)
+	asClient(t, "read", generation) // the kernel learns the names
+	g := c.idx.Model("model").Identities(0, 1)[0].Generation(filepath.Base(generation))
+	if err := c.retireServerSide([]*index.Generation{g}, "for a test"); err != nil {
+		t.Fatal(err)
+	}
+	asClient(t, "gone", generation)
+	asClient(t, "gone", filepath.Join(generation, "manifest.json"))
 }
 
 func expect(t *testing.T, what string, got, want map[string]int) {
