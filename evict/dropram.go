@@ -30,6 +30,9 @@ type DroppedRAM struct {
 // Pages that come meanwhile are left alone. It ends early when ctx ends.
 func (t *Tiers) DropRAM(ctx context.Context, tell func(DroppedRAM)) (DroppedRAM, error) {
 	var d DroppedRAM
+	if t.awaitAdopted(ctx); ctx.Err() != nil {
+		return d, ctx.Err()
+	}
 	es := t.res.all()
 	for _, e := range es {
 		d.Of, d.OfBytes = d.Of+1, d.OfBytes+e.page.Bytes

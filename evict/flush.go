@@ -29,6 +29,7 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 		f.Left = len(t.res.dirty())
 		return f
 	}
+	unknown := t.awaitAdopted(ctx)
 	es, warmest := t.flushOrder()
 	on := func(e *resident) index.ObjectID { return warmest[e.page.ID] }
 	lastTold := t.Now()
@@ -51,6 +52,7 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 			f.Bytes += e.page.Bytes
 		}
 	}
+	f.LeftBytes = unknown
 	for _, e := range t.res.dirty() {
 		f.Left++
 		f.LeftBytes += e.page.Bytes

@@ -28,6 +28,7 @@ type store struct {
 	l2    int64
 	steps *failSteps
 	write WritePolicy
+	idle  bool // open does not adopt
 
 	idx  *index.Index
 	ram  *pages.RAM
@@ -132,7 +133,9 @@ func (s *store) open() {
 	if s.ident != nil {
 		s.ident = s.idx.IdentityByID(s.ident.ID)
 	}
-	s.adopt()
+	if !s.idle {
+		s.adopt()
+	}
 }
 
 // adopt makes tiers and index agree, as the filesystem does at its start.
@@ -141,7 +144,12 @@ func (s *store) adopt() {
 	s.must(s.ram.ClearLoads())
 	_, err := s.disk.Recount(context.Background())
 	s.must(err)
-	lost, err := s.AdoptRAM(func(id pages.ID, _ pages.Stat) error { _, err := s.ram.Remove(id); return err })
+	done, err := s.AdoptRAM(time.Hour, func(pages.ID) bool { return false })
+	s.must(err)
+	if !done {
+		s.t.Fatal("not all of RAM was taken up")
+	}
+	lost, err := s.LostInRAM(false)
 	s.must(err)
 	unlinked, err := s.idx.UnlinkedPages()
 	s.must(err)

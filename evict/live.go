@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"iter"
 	"sync"
 
 	"ckptfs/index"
@@ -92,6 +93,29 @@ func (l *Live) Grow(id pages.ID, pageBytes int64) {
 	defer s.Unlock()
 	if p := s.pages[id]; p != nil {
 		p.charge = Charge(pageBytes)
+	}
+}
+
+// unpublished lists the pages without a row: those that stagings have made, and
+// those that are dead and still open.
+func (l *Live) unpublished() iter.Seq2[pages.ID, bool] {
+	return func(yield func(id pages.ID, dead bool) bool) {
+		for i := range l.shards {
+			s := &l.shards[i]
+			s.Lock()
+			found := map[pages.ID]bool{}
+			for id, p := range s.pages {
+				if p.state == stateStaged || p.state == stateDead {
+					found[id] = p.state == stateDead
+				}
+			}
+			s.Unlock()
+			for id, dead := range found {
+				if !yield(id, dead) {
+					return
+				}
+			}
+		}
 	}
 }
 

@@ -44,8 +44,8 @@ func (t *Tiers) Bring(ctx context.Context, p *index.Page) (inRAM bool, err error
 			continue
 		}
 		if t.hasFile(p.ID) {
-			// Published in this instant, or adopted and not entered yet.
-			if _, known := t.res.homeOf(p.ID); !known {
+			// Published in this instant, or not taken up yet.
+			if _, known := t.res.homeOf(p.ID); !known && !t.adoption.on.Load() {
 				t.res.add(p, 0, false)
 			}
 			return true, nil
@@ -79,6 +79,13 @@ func (ls *loads) leave(id pages.ID, l *load) {
 	delete(ls.m, id)
 	ls.mu.Unlock()
 	close(l.done)
+}
+
+// has reports whether the page is being read from disk.
+func (ls *loads) has(id pages.ID) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.m[id] != nil
 }
 
 // active is how many pages are being read from disk.

@@ -83,6 +83,7 @@ type Tiers struct {
 	turns      atomic.Int64 // publications that superseded something: a plan from before is stale
 	loads      loads
 	hints      hints
+	adoption   adoption
 	failLogged atomic.Int64 // when a failed write was last logged, ns since the start
 	kept       kept
 	blobs      blobs
@@ -184,15 +185,7 @@ func (t *Tiers) wake() {
 // forget is told that nothing needs a page any more: its storage goes in both
 // tiers. staged pages have no row and no disk copy.
 func (t *Tiers) forget(id pages.ID, charge int64, row *index.Page) {
-	inRAM := t.res.take(id)
-	if !inRAM {
-		_, err := t.RAM.Stat(id)
-		inRAM = err == nil
-	}
-	if inRAM {
-		// An unlink on a tmpfs fails only if the tier itself is gone.
-		_ = t.removeCopy(id, charge)
-	}
+	t.forgetRAM(id, charge)
 	if row == nil || t.Disk == nil {
 		return
 	}

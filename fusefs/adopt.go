@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -18,42 +19,66 @@ func ramTierName(k pages.RAMKind) string {
 	return "shm"
 }
 
+// adoptBefore is how long a start looks at the page files in RAM before it serves.
+// With very many the rest is looked at beside the service.
+const adoptBefore = 200 * time.Millisecond
+
 // adoptPages makes the tiers and the index agree at start: page files that
 // nothing needs are removed, the others charged, and generations whose pages
 // have no copy retired.
 func (fs *FS) adoptPages() error {
-	lost, err := fs.tiers.AdoptRAM(fs.adoptOther)
+	done, err := fs.tiers.AdoptRAM(adoptBefore, fs.staged)
 	if err != nil {
 		return err
 	}
-	if err := fs.dropUnlinked(); err != nil {
+	if err := fs.dropUnlinked(); err != nil || !done {
 		return err
 	}
-	if len(lost) == 0 {
+	fs.adopted = true
+	lost, err := fs.lostInRAM(false)
+	if err != nil || len(lost) == 0 {
+		return err
+	}
+	fs.count.retire(evict.ReasonLost, len(lost))
+	return fs.stage.Retire(lost, evict.ReasonLost, 0)
+}
+
+// adoptRest does what adoptPages has left.
+func (fs *FS) adoptRest(ctx context.Context) error {
+	if fs.adopted {
 		return nil
+	}
+	began := fs.now()
+	if err := fs.tiers.AdoptRest(ctx, fs.staged); err != nil {
+		return err
+	}
+	lost, err := fs.lostInRAM(true)
+	if err == nil && len(lost) > 0 {
+		err = fs.retireServerSide(lost, evict.ReasonLost)
+	}
+	fs.log.Info("all pages in RAM are taken up", "pages", fs.tiers.Resident(), "took", fs.now().Sub(began).Round(time.Millisecond))
+	return err
+}
+
+func (fs *FS) staged(id pages.ID) bool {
+	_, staged := fs.stage.StagedPage(id)
+	return staged
+}
+
+// lostInRAM lists the generations that need pages which have no copy.
+func (fs *FS) lostInRAM(serving bool) ([]*index.Generation, error) {
+	lost, err := fs.tiers.LostInRAM(serving)
+	if err != nil || len(lost) == 0 {
+		return nil, err
 	}
 	absent, unsure, err := fs.tiers.Confirm(lost)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if unsure > 0 {
 		fs.log.Warn("the disk could not tell of all pages that are not in RAM; lookups will ask again", "pages", unsure)
 	}
-	return fs.retireLost(absent)
-}
-
-// adoptOther looks at a page file without a row: a staging's, one that is still
-// open, or one that nothing needs.
-func (fs *FS) adoptOther(id pages.ID, st pages.Stat) error {
-	if _, staged := fs.stage.StagedPage(id); staged {
-		return nil // charged by its staging
-	}
-	if fs.live.Leased(id) {
-		fs.budget.Hold(evict.Charge(st.Bytes))
-		return nil
-	}
-	_, err := fs.ram.Remove(id)
-	return err
+	return fs.needing(absent)
 }
 
 // dropUnlinked deletes the rows that a former daemon kept for stagings which
@@ -74,29 +99,29 @@ func (fs *FS) dropUnlinked() error {
 	return err
 }
 
-// retireLost retires the generations that need pages which have no copy.
-func (fs *FS) retireLost(absent []*index.Page) error {
+// needing lists the generations that need any of the pages.
+func (fs *FS) needing(absent []*index.Page) (gs []*index.Generation, err error) {
 	if len(absent) == 0 {
-		return nil
+		return nil, nil
 	}
 	gone := make(map[pages.ID]bool, len(absent))
 	for _, p := range absent {
 		gone[p.ID] = true
 	}
-	var lost []*index.Generation
-	err := fs.eachGeneration(func(g *index.Generation) error {
+	err = fs.eachGeneration(func(g *index.Generation) error {
 		c, err := fs.idx.Contents(g)
+		if err != nil && g.Retired() {
+			return nil
+		}
 		if err == nil && slices.ContainsFunc(c.Pages, func(id pages.ID) bool { return gone[id] }) {
-			lost = append(lost, g)
+			gs = append(gs, g)
 		}
 		return err
 	})
-	if err != nil || len(lost) == 0 {
-		return err
+	if len(gs) > 0 {
+		fs.log.Info("generations whose pages did not survive are retired", "generations", len(gs), "pages", len(absent))
 	}
-	fs.log.Info("generations whose pages did not survive are retired", "generations", len(lost), "pages", len(absent))
-	fs.count.retire(evict.ReasonLost, len(lost))
-	return fs.stage.Retire(lost, evict.ReasonLost, 0)
+	return gs, err
 }
 
 func (fs *FS) eachGeneration(fn func(*index.Generation) error) error {

@@ -204,6 +204,9 @@ func pagesBelow(c *index.Contents, n nodeID) []pages.ID {
 // the generations, and disk and index are compared.
 func (fs *FS) reconcile(ctx context.Context) {
 	defer close(fs.reconciled)
+	if err := fs.adoptRest(ctx); err != nil && ctx.Err() == nil {
+		fs.log.Error("the pages in RAM could not all be taken up; they are at the next start", "error", err)
+	}
 	fs.tiers.Learn(ctx)
 	fs.announceFit()
 	fs.tiers.AskRoom(0)

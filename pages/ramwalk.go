@@ -2,6 +2,7 @@ package pages
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,6 +19,21 @@ const walkBatch = 1024
 // (EachForeign reports them). Pages that come or go meanwhile may be missed.
 func (r *RAM) Each(f func(ID, Stat) error) error {
 	return r.walk(f, func(string) error { return nil })
+}
+
+// RAMAreas is how many directories the page files are spread over.
+const RAMAreas = 256
+
+// IDs lists the pages whose files are in one of the RAMAreas directories.
+func (r *RAM) IDs(area int) (ids []ID, err error) {
+	sub := fmt.Sprintf("%02x", area)
+	err = eachName(filepath.Join(r.dir, "p", sub), func(name string) error {
+		if id, ok := parseRAMName(sub, name); ok {
+			ids = append(ids, id)
+		}
+		return nil
+	})
+	return ids, err
 }
 
 // EachForeign calls f with the path of everything below p/ that is not a page
