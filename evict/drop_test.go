@@ -171,3 +171,29 @@ func TestLearnLineage(t *testing.T) {
 		t.Errorf("after the grace they are %v, want the fork point among the first", late)
 	}
 }
+
+// TestFlushOrder: current pages first, then those of superseded fork points in
+// their grace, then the rest.
+func TestFlushOrder(t *testing.T) {
+	s := newStore(t, 100*storePage)
+	past, old, graced, tip := s.publish(1, 8), s.publish(2, 8), s.publish(3, 8), s.publish(4, 8)
+	s.supersede(graced, tip, index.PassedFork)
+	s.supersede(old, tip, index.Superseded)
+	s.supersede(past, tip, index.PassedFork)
+	order := func() (gs []*index.Generation) {
+		es, warmest := s.flushOrder()
+		for _, e := range es {
+			if g := s.idx.GenerationByID(warmest[e.page.ID]); !slices.Contains(gs, g) {
+				gs = append(gs, g)
+			}
+		}
+		return gs
+	}
+	if got := order(); !slices.Equal(got, []*index.Generation{tip, graced, past, old}) {
+		t.Errorf("the order is %v", got)
+	}
+	s.Grace = 0
+	if got := order(); !slices.Equal(got, []*index.Generation{tip, graced, old, past}) {
+		t.Errorf("when the grace is over it is %v", got)
+	}
+}

@@ -57,12 +57,18 @@ func (t *Tiers) policyGeneration(g *index.Generation) retention.Generation {
 	s := g.State()
 	told.Fork, told.Superseded = s.Fork(), s.Superseded()
 	if told.Superseded {
-		told.SupersededAt = t.now()
-		if by := t.Index.GenerationByID(g.SupersededBy()); by != nil {
-			told.SupersededAt = t.at(by.Published)
-		}
+		told.SupersededAt = t.supersededAt(g)
 	}
 	return told
+}
+
+// supersededAt is when a superseded generation became so: now if that is not
+// known, for what has superseded it is gone.
+func (t *Tiers) supersededAt(g *index.Generation) time.Duration {
+	if by := t.Index.GenerationByID(g.SupersededBy()); by != nil {
+		return t.at(by.Published)
+	}
+	return t.now()
 }
 
 // at is the policy's time of what has happened at a time of day, nanoseconds

@@ -71,10 +71,10 @@ func (t *Tiers) flushOrder() (es []*resident, warmest map[pages.ID]index.ObjectI
 			return nil
 		}
 		r := g.Used()
-		switch g.State() { // after all that are current, and fork points first
-		case index.PassedFork:
+		switch s := g.State(); { // after all that are current, those in grace first
+		case s == index.PassedFork && t.now()-t.supersededAt(g) < t.Grace:
 			r -= 1 << 61
-		case index.Superseded:
+		case s.Superseded():
 			r -= 1 << 62
 		}
 		for _, id := range c.Pages {

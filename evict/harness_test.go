@@ -125,7 +125,7 @@ func (s *store) open() {
 	s.Tiers = New(Config{
 		Index: s.idx, RAM: s.ram, Disk: s.disk, Live: NewLive(s.ram, budget), Budget: budget,
 		Policy: retention.NewRecency(time.Minute), Log: slog.New(slog.DiscardHandler), Now: time.Now,
-		High: 0.8, Low: 0.5, WritePolicy: s.write, Writers: 2, Loaders: 1, LoadWait: 50 * time.Millisecond,
+		High: 0.8, Low: 0.5, Grace: time.Minute, WritePolicy: s.write, Writers: 2, Loaders: 1, LoadWait: 50 * time.Millisecond,
 		Retire: s.retire,
 		Leases: func() []index.ObjectID { return nil },
 		Spare:  func(index.ObjectID) bool { return true }, Spared: func(index.ObjectID) {},

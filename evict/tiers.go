@@ -33,7 +33,8 @@ type Config struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	High, Low   float64 // watermarks: parts of the RAM tier
+	High, Low   float64       // watermarks: parts of the RAM tier
+	Grace       time.Duration // how long a superseded fork point is not given up like other superseded ones
 	WritePolicy WritePolicy
 	Writers     int           // write-backs at a time
 	Loaders     int           // pages that are brought to RAM for lookups at a time

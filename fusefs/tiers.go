@@ -76,7 +76,7 @@ func (fs *FS) openTiers() error {
 	fs.tiers = evict.New(evict.Config{
 		Index: fs.idx, RAM: fs.ram, Disk: fs.disk, Live: fs.live, Budget: fs.budget,
 		Policy: policyOf(tc), Log: fs.log, Now: fs.now,
-		High: tc.High, Low: tc.Low, WritePolicy: tc.WritePolicy,
+		High: tc.High, Low: tc.Low, Grace: tc.SupersedeGrace, WritePolicy: tc.WritePolicy,
 		Writers: writersAtATime, Loaders: loadersAtATime, LoadWait: loadWait,
 		Retire: fs.retireServerSide, Leases: fs.leases.all, Spare: fs.leases.spare, Spared: fs.leases.spared, Again: fs.publishedAgain, Took: fs.metrics.took, Evicted: fs.metrics.evicted,
 	})
