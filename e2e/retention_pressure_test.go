@@ -80,6 +80,41 @@ func TestRetentionTwoIdentities(t *testing.T) {
 	wantState(t, ident, response, "fork")
 }
 
+// TestRetentionRestored: what comes back, from .staging or from a backup,
+// supersedes nothing; what is published anew does.
+func TestRetentionRestored(t *testing.T) {
+	_, ident, id := retentionMount(t)
+	prompt, response := first(t, ident, id)
+	next := turn(id, "prompt", "r2", branch(response.Tokens, 2, 30))
+	dir := publish(t, ident, next)
+	wantState(t, ident, prompt, "superseded")
+	wantFound(t, ident, prompt.Tokens, prompt)
+	back := func(how string, f func(staging)) {
+		t.Helper()
+		manifest, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+		must(t, err)
+		s := staging{ident: ident, name: how, g: next}
+		must(t, os.Rename(dir, s.path()))
+		if f != nil {
+			rmSilently(t, s.path())
+			must(t, os.Mkdir(s.path(), 0o755))
+			f(s)
+			must(t, s.writeManifest(manifest))
+			s.complete(t)
+		}
+		must(t, s.rename())
+		wantState(t, ident, prompt, "current")
+		wantState(t, ident, response, "fork")
+	}
+	back("moved", nil)
+	back("restored", func(staging) {})
+	back("with tokens", func(s staging) { must(t, os.WriteFile(s.file("tokens"), tokenBytes(next.Tokens), 0o644)) })
+	rmSilently(t, dir)
+	publish(t, ident, next)
+	wantState(t, ident, prompt, "superseded")
+	wantState(t, ident, response, "fork")
+}
+
 // TestRetentionLimit: beyond --max-generations the least recently used go, but
 // none that is leased.
 func TestRetentionLimit(t *testing.T) {

@@ -12,15 +12,23 @@ import (
 // Published takes up a generation: its pages are in RAM or were there already.
 // kin is what its publication had to do with others.
 func (t *Tiers) Published(g *index.Generation, c *index.Contents, kin index.Kinship) {
-	take := func() { t.Counts.Deduplicated.Add(t.takeUp(g, c, kin, t.now())) }
+	take := func() { t.Counts.Deduplicated.Add(t.takeUp(g, c, kin)) }
 	if !t.waiting.add(take) {
 		take()
 	}
 }
 
-// takeUp tells the policy, with the time of the publication, and returns the
-// bytes of pages that others have too.
-func (t *Tiers) takeUp(g *index.Generation, c *index.Contents, kin index.Kinship, at time.Duration) (shared int64) {
+// takeUp returns the bytes of pages that others have too.
+func (t *Tiers) takeUp(g *index.Generation, c *index.Contents, kin index.Kinship) (shared int64) {
+	t.announce(g, kin, t.now())
+	shared = t.giveHomes(g, c)
+	t.announced(g)
+	return shared
+}
+
+// announce tells the policy of a publication, with its time. When the pages have
+// their homes, announced ends it.
+func (t *Tiers) announce(g *index.Generation, kin index.Kinship, at time.Duration) {
 	old := make([]retention.ID, len(kin.Superseded))
 	for i, id := range kin.Superseded {
 		old[i] = retention.ID(id)
@@ -33,12 +41,13 @@ func (t *Tiers) takeUp(g *index.Generation, c *index.Contents, kin index.Kinship
 	if len(old) > 0 {
 		t.turns.Add(1)
 	}
-	shared = t.giveHomes(g, c)
+}
+
+func (t *Tiers) announced(g *index.Generation) {
 	if g.Retired() { // before the policy knew it
 		t.Retired(g.ID)
 	}
 	t.wake()
-	return shared
 }
 
 // policyGeneration is what the index knows of a generation.

@@ -73,11 +73,26 @@ func (t *Tiers) Learn(ctx context.Context) {
 			t.Hit(hits[0].ID)
 			hits = hits[1:]
 		}
-		if c, err := t.Index.Contents(g); err == nil {
-			t.takeUp(g, c, index.Kinship{}, t.at(g.Published))
-		}
+		t.learnOne(g)
 	}
 	for _, g := range hits {
 		t.Hit(g.ID)
+	}
+}
+
+// learnOne takes up a generation. Most have nothing in RAM: of them the list of
+// pages is all that is read.
+func (t *Tiers) learnOne(g *index.Generation) {
+	ids, err := t.Index.PageIDs(g)
+	if err != nil {
+		return // retired meanwhile
+	}
+	t.announce(g, index.Kinship{}, t.at(g.Published))
+	defer t.announced(g)
+	if !slices.ContainsFunc(ids, t.InRAM) {
+		return
+	}
+	if c, err := t.Index.Contents(g); err == nil {
+		t.giveHomes(g, c)
 	}
 }
