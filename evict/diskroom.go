@@ -72,14 +72,14 @@ func (t *Tiers) giveUp(ctx context.Context, bytes int64, on index.ObjectID) (gen
 // It returns how many it has retired.
 func (t *Tiers) giveUpOne(id index.ObjectID, wanted func(rows []*index.Page, superseded bool) bool) int {
 	g := t.Index.GenerationByID(id)
-	if g == nil || g.Pinned() || !t.Spare(id) {
+	if g == nil || g.Pinned() {
+		return 0
+	}
+	rows := t.rowsOf(g)
+	if wanted != nil && !wanted(rows, g.State().Superseded()) || t.inUse(rows) || !t.Spare(id) {
 		return 0
 	}
 	defer t.Spared(id)
-	rows := t.rowsOf(g)
-	if wanted != nil && !wanted(rows, g.State().Superseded()) || t.inUse(rows) {
-		return 0
-	}
 	if err := t.Retire([]*index.Generation{g}, ReasonDiskFull); err != nil {
 		t.Log.Warn("a generation could not be retired to make room on disk", "generation", g.Name, "error", err)
 		return 0

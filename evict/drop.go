@@ -16,11 +16,7 @@ import (
 // that is current by now.
 func (t *Tiers) drop(id index.ObjectID, why retention.Reason, planned int64) {
 	g := t.Index.GenerationByID(id)
-	if g == nil || g.Pinned() || !t.Spare(id) {
-		return
-	}
-	defer t.Spared(id)
-	if g.Used() > planned {
+	if g == nil || g.Pinned() || g.Used() > planned {
 		return
 	}
 	reason, saved := ReasonSuperseded, &t.Counts.DroppedSuperseded
@@ -36,7 +32,12 @@ func (t *Tiers) drop(id index.ObjectID, why retention.Reason, planned int64) {
 		}
 	}
 	rows := t.rowsOf(g)
-	if t.inUse(rows) {
+	// No lookup finds it from Spare on, so that comes last; what came before it counts.
+	if t.inUse(rows) || !t.Spare(id) {
+		return
+	}
+	defer t.Spared(id)
+	if g.Used() > planned {
 		return
 	}
 	dirty := slices.DeleteFunc(rows, func(p *index.Page) bool { return p.Disk() != 0 })
