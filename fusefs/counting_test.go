@@ -39,6 +39,17 @@ func (c *counting) reset() {
 	c.n = map[string]int{}
 }
 
+// settle waits until every file that was opened has been released, which may be
+// after the close of its client, and forgets what has been counted.
+func (c *counting) settle(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	opened := c.n["OPEN"] + c.n["CREATE"]
+	c.mu.Unlock()
+	c.await(t, "RELEASE", opened)
+	c.reset()
+}
+
 // await waits until op has come n times (the kernel sends RELEASE after close)
 // and gives all counts.
 func (c *counting) await(t *testing.T, op string, n int) map[string]int {

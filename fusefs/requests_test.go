@@ -127,7 +127,7 @@ func TestRequestsPerPage(t *testing.T) {
 	}
 	const n = countedPages - 1
 
-	c.reset()
+	c.settle(t)
 	seconds, err := strconv.Atoi(asClient(t, "write", staging))
 	if err != nil {
 		t.Fatal(err)
