@@ -208,3 +208,16 @@ func TestGroupOfTheDirectory(t *testing.T) {
 		}
 	})
 }
+
+// TestAllowOther: without it nobody but who mounted gets in, whatever the modes say.
+func TestAllowOther(t *testing.T) {
+	requireFUSE(t)
+	m := mountFS(t, modes[0], "--allow-other=false")
+	model := m.addModel(t, "open")
+	must(t, os.Chmod(model, 0o777))
+	a := asUser(t, alice)
+	for _, path := range []string{m.path, model} {
+		wantErrno(t, "listing "+path, a.call(request{Op: "list", Path: path}).err(), syscall.EACCES)
+		wantErrno(t, "stat of "+path, a.call(request{Op: "stat", Path: path}).err(), syscall.EACCES)
+	}
+}
