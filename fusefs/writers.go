@@ -11,7 +11,7 @@ import (
 
 // closeWait bounds how long a publication waits for the release of a descriptor
 // whose close has returned: the kernel sends that after the close.
-const closeWait = time.Second
+const closeWait = 300 * time.Millisecond
 
 // closedWriters wakes who waits for a writer's handle to go.
 type closedWriters struct {
