@@ -83,6 +83,9 @@ func (t *Tiers) estimateRest() error {
 	return nil
 }
 
+// Adopting reports whether page files are still to be taken up.
+func (t *Tiers) Adopting() bool { return t.adoption.on.Load() }
+
 // AdoptRest takes up what AdoptRAM has left, beside the service.
 func (t *Tiers) AdoptRest(ctx context.Context, staged func(pages.ID) bool) error {
 	a := &t.adoption
@@ -113,7 +116,7 @@ func (t *Tiers) adopted() {
 // bytes of those that are not, by the estimate.
 func (t *Tiers) awaitAdopted(ctx context.Context) (leftBytes int64) {
 	a := &t.adoption
-	if !a.on.Load() {
+	if !t.Adopting() {
 		return 0
 	}
 	select {

@@ -36,14 +36,7 @@ func TestDropAsksTheIndex(t *testing.T) {
 	if !s.published(g) || !s.published(other) || s.Counts.DroppedSuperseded.Load() != 0 {
 		t.Fatal("a current generation was dropped")
 	}
-	if n := s.Resident(); n != 0 {
-		t.Errorf("%d pages are left in RAM", n)
-	}
-	if _, err := s.readAll(); err != nil {
-		t.Error(err)
-	}
-	s.sweepBlobs(context.Background(), 100)
-	s.check()
+	s.wantAllOnDisk()
 }
 
 // TestDropWhenTheClockWentBack: a lookup in what is now the future is no reason
@@ -103,14 +96,7 @@ func TestPinnedSuperseded(t *testing.T) {
 	if !s.published(g) {
 		t.Fatal("a pinned generation was dropped")
 	}
-	if n := s.Resident(); n != 0 {
-		t.Errorf("%d pages are left in RAM", n)
-	}
-	if _, err := s.readAll(); err != nil {
-		t.Error(err)
-	}
-	s.sweepBlobs(context.Background(), 100)
-	s.check()
+	s.wantAllOnDisk()
 }
 
 // TestDiskBoundOrder: superseded generations go first, then the coldest; as
@@ -196,4 +182,17 @@ func TestFlushOrder(t *testing.T) {
 	if got := order(); !slices.Equal(got, []*index.Generation{tip, graced, old, past}) {
 		t.Errorf("when the grace is over it is %v", got)
 	}
+}
+
+// wantAllOnDisk wants every page to have left RAM, and to be read from disk.
+func (s *store) wantAllOnDisk() {
+	s.t.Helper()
+	if n := s.Resident(); n != 0 {
+		s.t.Errorf("%d pages are left in RAM", n)
+	}
+	if _, err := s.readAll(); err != nil {
+		s.t.Error(err)
+	}
+	s.sweepBlobs(context.Background(), 100)
+	s.check()
 }

@@ -74,7 +74,7 @@ func (t *Tiers) used() int64 {
 
 // AtRest reports whether eviction and loading have nothing to do.
 func (t *Tiers) AtRest() bool {
-	if wanted, _ := t.Budget.Waiting(); wanted > 0 || t.adoption.on.Load() || t.used() > t.mark(t.High) || len(t.kick) > 0 || t.wanted.Load() > 0 || t.loads.active() > 0 {
+	if wanted, _ := t.Budget.Waiting(); wanted > 0 || t.Adopting() || t.used() > t.mark(t.High) || len(t.kick) > 0 || t.wanted.Load() > 0 || t.loads.active() > 0 {
 		return false
 	}
 	if !t.evicting.TryLock() {

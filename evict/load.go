@@ -45,7 +45,7 @@ func (t *Tiers) Bring(ctx context.Context, p *index.Page) (inRAM bool, err error
 		}
 		if t.hasFile(p.ID) {
 			// Published in this instant, or not taken up yet.
-			if _, known := t.res.homeOf(p.ID); !known && !t.adoption.on.Load() {
+			if _, known := t.res.homeOf(p.ID); !known && !t.Adopting() {
 				t.res.add(p, 0, false)
 			}
 			return true, nil

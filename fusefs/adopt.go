@@ -34,7 +34,6 @@ func (fs *FS) adoptPages() error {
 	if err := fs.dropUnlinked(); err != nil || !done {
 		return err
 	}
-	fs.adopted = true
 	lost, err := fs.lostInRAM(false)
 	if err != nil || len(lost) == 0 {
 		return err
@@ -45,7 +44,7 @@ func (fs *FS) adoptPages() error {
 
 // adoptRest does what adoptPages has left.
 func (fs *FS) adoptRest(ctx context.Context) error {
-	if fs.adopted {
+	if !fs.tiers.Adopting() {
 		return nil
 	}
 	began := fs.now()

@@ -100,7 +100,6 @@ type FS struct {
 	unpublishing sync.Mutex // one generation is turned into a draft at a time
 	bounding     sync.Mutex // one look for generations to retire at a time
 	closed       closedWriters
-	adopted      bool // all page files in RAM were taken up before the service began
 
 	reconciled chan struct{} // closed when what no start waits for is done
 	flushes    chan struct{} // see flushSoon

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os/signal"
@@ -43,14 +41,7 @@ func runClear(ctx context.Context, args []string, io streams) error {
 		return err
 	}
 	report, err := giveOrder(ctx, fs.Arg(0), fusefs.Order{Do: "clear", Path: path, Force: *force}, func(fusefs.Report) {})
-	if report.Clear == nil {
-		return err
-	}
-	if *asJSON {
-		return errors.Join(json.NewEncoder(io.out).Encode(report.Clear), err)
-	}
-	writeCleared(io.out, *report.Clear)
-	return err
+	return writeReport(io.out, report.Clear, *asJSON, writeCleared, err)
 }
 
 // pathBelow makes a path in the mount one that is relative to it.

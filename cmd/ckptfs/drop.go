@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,14 +49,7 @@ func runDrop(ctx context.Context, args []string, io streams) error {
 		}
 	})
 	bar.end()
-	if report.DropRAM == nil {
-		return err
-	}
-	if *asJSON {
-		return errors.Join(json.NewEncoder(io.out).Encode(report.DropRAM), err)
-	}
-	writeDropped(io.out, *report.DropRAM)
-	return err
+	return writeReport(io.out, report.DropRAM, *asJSON, writeDropped, err)
 }
 
 func writeDropped(w io.Writer, r fusefs.DropRAMReport) {

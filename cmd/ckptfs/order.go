@@ -68,6 +68,19 @@ func converseOrder(ctx context.Context, f io.ReadWriter, order []byte, progress 
 	return r, nil
 }
 
+// writeReport prints what an order has come to, if the daemon has told, as JSON or in words. It returns the order's own
+// error, and that of the encoding.
+func writeReport[R any](w io.Writer, report *R, asJSON bool, inWords func(io.Writer, R), orderErr error) error {
+	switch {
+	case report == nil:
+	case asJSON:
+		return errors.Join(json.NewEncoder(w).Encode(report), orderErr)
+	default:
+		inWords(w, *report)
+	}
+	return orderErr
+}
+
 func reportCode(code string) int {
 	switch code {
 	case fusefs.CodeBusy:
