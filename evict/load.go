@@ -195,22 +195,23 @@ func (t *Tiers) lost(p *index.Page, why error) error {
 // ReasonLost is why a generation is retired whose page has no copy left.
 const ReasonLost index.Reason = "a page of it was lost"
 
-// Prefetch has the pages of a generation brought to RAM, in the order in which
-// ranks ask for them, as many at a time as there are loaders. It does not wait.
-func (t *Tiers) Prefetch(g *index.Generation, l *index.Layout, ps []*index.Page) {
+// Prefetch has pages of a generation brought to RAM, in the order in which ranks
+// ask for them, as many at a time as there are loaders. ps are the pages of the
+// slots. It does not wait.
+func (t *Tiers) Prefetch(g *index.Generation, l *index.Layout, slots []int, ps []*index.Page) {
 	var want []*index.Page
 	first := false
-	for slot, p := range ps {
+	for n, p := range ps {
 		if !t.InRAM(p.ID) {
 			want = append(want, p)
-			first = t.hints.want(p.ID, g.ID, ownPage(g, l, slot)) || first
+			first = t.hints.want(p.ID, g.ID, ownPage(g, l, slots[n])) || first
 		}
 	}
 	if len(want) == 0 {
 		return
 	}
 	if first {
-		t.Index.Note(g, t.Now().UnixNano(), fmt.Sprintf("a lookup returned it; %d of its %d pages come back from disk", len(want), len(ps)))
+		t.Index.Note(g, t.Now().UnixNano(), fmt.Sprintf("a lookup returned it; %d of its %d pages come back from disk", len(want), l.Total()))
 	}
 	t.wanted.Add(int64(len(want)))
 	select {

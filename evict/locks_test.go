@@ -28,7 +28,7 @@ func TestLookupsWaitForNoEviction(t *testing.T) {
 		s.idx.Touch(g, 1)
 		s.Hit(g.ID)
 		s.Missed(victim.ID, ReasonSuperseded)
-		s.Prefetch(g, c.Layout, rows)
+		s.Prefetch(g, c.Layout, s.NotInRAM(c.Pages), rows)
 		looked <- ram + disk
 	}
 

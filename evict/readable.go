@@ -5,11 +5,22 @@ import (
 	"time"
 
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 // confirmTime bounds how long a lookup asks the disk whether pages are really
 // there; after that the records are believed.
 const confirmTime = 200 * time.Millisecond
+
+// NotInRAM lists the slots of the pages that are not known to be in RAM.
+func (t *Tiers) NotInRAM(ids []pages.ID) (slots []int) {
+	for slot, id := range ids {
+		if !t.InRAM(id) {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
+}
 
 // Readable reports whether every page can be read, and counts those in RAM and
 // those only on disk. A page without any copy is lost: the generations that need

@@ -10,6 +10,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 // conversation is an open handle of .find or .identify: write a request, read
@@ -229,12 +230,9 @@ func (fs *FS) answerFind(h *handle, request []byte) ([]byte, bool, error) {
 	began := fs.now()
 	defer func() { fs.metrics.lookup.Observe(fs.now().Sub(began).Seconds()) }()
 	var r findReply
-	res, err := fs.idx.Find(i, req, func(g *index.Generation) index.Verdict {
+	res := fs.idx.Find(i, req, func(g *index.Generation) index.Verdict {
 		return fs.offer(h, g, &r)
 	})
-	if err != nil {
-		return nil, false, err
-	}
 	fs.busiest.lookup(i.Model, res.Generation)
 	var b []byte
 	fs.tiers.Missed(res.Retired.ID, res.Retired.Reason)
@@ -269,30 +267,43 @@ func (fs *FS) offer(h *handle, g *index.Generation, r *findReply) index.Verdict 
 	if !fs.leaseFound(h, g.ID) || fs.idx.GenerationByID(g.ID) == nil {
 		return index.Skip // retired before the lease was there
 	}
-	c, rows, ok := fs.readable(g, r)
+	away, ok := fs.readable(g, r)
 	if !ok {
 		return index.Skip
 	}
-	fs.tiers.Prefetch(g, c.Layout, rows)
+	fs.tiers.Prefetch(g, away.layout, away.slots, away.pages)
 	return index.Take
 }
 
+// away are the pages of a generation that are not known to be in RAM.
+type away struct {
+	layout *index.Layout
+	slots  []int
+	pages  []*index.Page // of the slots
+}
+
 // readable makes the answer that g would be, if every page of it can be read.
-func (fs *FS) readable(g *index.Generation, r *findReply) (c *index.Contents, rows []*index.Page, ok bool) {
+// Only the pages that are not in RAM are looked up: mostly there are none.
+func (fs *FS) readable(g *index.Generation, r *findReply) (a away, ok bool) {
 	c, err := fs.idx.Contents(g)
 	if err == nil {
-		rows, err = fs.idx.Pages(c.Pages)
+		a = away{layout: c.Layout, slots: fs.tiers.NotInRAM(c.Pages)}
+		ids := make([]pages.ID, len(a.slots))
+		for n, slot := range a.slots {
+			ids[n] = c.Pages[slot]
+		}
+		a.pages, err = fs.idx.Pages(ids)
 	}
 	if err != nil {
 		fs.log.Warn("a candidate of a lookup could not be read", "generation", g.Name, "error", err)
-		return nil, nil, false
+		return a, false
 	}
-	ram, disk, ok := fs.tiers.Readable(rows)
+	ram, disk, ok := fs.tiers.Readable(a.pages)
 	*r = findReply{
 		Generation: g.Name, NumTokens: g.NumTokens, Kind: g.Kind, DraftPrefixLen: g.DraftPrefixLen,
-		WorldSize: c.Layout.WorldSize, Pages: findPages{Total: len(c.Pages), RAM: ram, Disk: disk},
+		WorldSize: c.Layout.WorldSize, Pages: findPages{Total: len(c.Pages), RAM: len(c.Pages) - len(a.slots) + ram, Disk: disk},
 	}
-	return c, rows, ok
+	return a, ok
 }
 
 func leasedID(h *handle) index.ObjectID { return index.ObjectID(atomic.LoadUint64(&h.rec.leased)) }

@@ -20,18 +20,16 @@ type lost struct {
 // and what is superseded stays so.
 func (fs *FS) explain(i *index.Identity, req *index.FindRequest) ([]byte, error) {
 	var r findReply
-	res, err := fs.idx.Find(i, req, func(g *index.Generation) index.Verdict {
-		if _, _, ok := fs.readable(g, &r); !ok {
+	res := fs.idx.Find(i, req, func(g *index.Generation) index.Verdict {
+		if _, ok := fs.readable(g, &r); !ok {
 			return index.Skip
 		}
 		return index.Take
 	})
-	if err != nil {
-		return nil, err
-	}
 	var beyond *lost
 	if l := res.Retired; l.ID != 0 {
 		beyond = &lost{NumTokens: l.NumTokens, Retired: time.Unix(0, l.At).UTC(), Reason: l.Reason}
+		var err error
 		if beyond.Generation, err = fs.idx.RetiredName(i, l); err != nil {
 			return nil, err
 		}

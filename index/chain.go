@@ -58,13 +58,19 @@ type Chain struct {
 // below 2^31), once. media must be in increasing order of At. The error is an
 // InvalidError; it does not quote tokens.
 func NewChain(identity Digest, tokens []byte, media []Media) (*Chain, error) {
-	return buildChain(identity, tokens, media, nil)
+	if err := checkTokens(tokens); err != nil {
+		return nil, err
+	}
+	return buildChain(identity, tokens, media, nil), nil
 }
 
 // PrefixDigests returns D(n) for each n of ns, and the prefix of the last of
 // them, hashing tokens once. Each n must be from 1 to the number of tokens.
 // For tokens, media and errors see NewChain.
 func PrefixDigests(identity Digest, tokens []byte, media []Media, ns []int) (Prefix, *Boundaries, error) {
+	if err := checkTokens(tokens); err != nil {
+		return Prefix{}, nil, err
+	}
 	most := len(tokens) / tokenBytes
 	want := newBoundaries(most)
 	for _, n := range ns {
@@ -76,18 +82,13 @@ func PrefixDigests(identity Digest, tokens []byte, media []Media, ns []int) (Pre
 	if len(ns) == 0 {
 		return Prefix{}, nil, invalidf("no digest is wanted")
 	}
-	c, err := buildChain(identity, tokens, media, want)
-	if err != nil {
-		return Prefix{}, nil, err
-	}
+	c := buildChain(identity, tokens, media, want)
 	return c.Prefix(ns[len(ns)-1]), want, nil
 }
 
-// buildChain computes the roots and, if want is not nil, fills it.
-func buildChain(identity Digest, tokens []byte, media []Media, want *Boundaries) (*Chain, error) {
-	if err := checkTokens(tokens); err != nil {
-		return nil, err
-	}
+// buildChain computes the roots and, if want is not nil, fills it. The tokens
+// have been checked.
+func buildChain(identity Digest, tokens []byte, media []Media, want *Boundaries) *Chain {
 	next := -1 // the next wanted n
 	if want != nil {
 		want.seal()
@@ -108,7 +109,7 @@ func buildChain(identity Digest, tokens []byte, media []Media, want *Boundaries)
 			c.roots = append(c.roots, u.sum(end))
 		}
 	}
-	return c, nil
+	return c
 }
 
 // NumTokens returns how many tokens the chain covers.

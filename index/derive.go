@@ -47,6 +47,9 @@ func (m *Manifest) Derive(identity Digest, worldSize int, tokens []byte) (*Deriv
 	if len(tokens) != m.NumTokens*tokenBytes {
 		return nil, invalidf("tokens has %d bytes, but num_tokens is %d, which makes %d", len(tokens), m.NumTokens, m.NumTokens*tokenBytes)
 	}
+	if err := checkTokens(tokens); err != nil {
+		return nil, err
+	}
 	want := newBoundaries(m.NumTokens)
 	for i := range m.Groups {
 		if g := &m.Groups[i]; g.Role == RoleAttention {
@@ -55,10 +58,7 @@ func (m *Manifest) Derive(identity Digest, worldSize int, tokens []byte) (*Deriv
 			}
 		}
 	}
-	c, err := buildChain(identity, tokens, m.Media, want)
-	if err != nil {
-		return nil, err
-	}
+	c := buildChain(identity, tokens, m.Media, want)
 	d := &Derived{Prefix: c.Prefix(m.NumTokens), HasTail: true, PageDigests: make([][]Digest, len(m.Groups))}
 	d.TailHash = TailHash(tokens[d.Prefix.StartTokens*tokenBytes:])
 	for i := range m.Groups {

@@ -36,21 +36,18 @@ type RetiredLead struct {
 //
 // accept is called with no lock held, and may retire the candidate. Find
 // itself holds the identity's lock for reading, for microseconds at a time; it
-// does no I/O and never waits for a transaction. The error is an InvalidError:
-// the request's tokens are no tokens.
-func (x *Index) Find(i *Identity, req *FindRequest, accept func(*Generation) Verdict) (FindResult, error) {
+// does no I/O and never waits for a transaction. The request is as
+// ParseFindRequest gives it.
+func (x *Index) Find(i *Identity, req *FindRequest, accept func(*Generation) Verdict) FindResult {
 	doc := i.Document()
 	if doc == nil {
-		return FindResult{Reason: "the identity has no document yet"}, nil
+		return FindResult{Reason: "the identity has no document yet"}
 	}
 	limit := len(req.Tokens) / tokenBytes
 	if req.MaxTokens > 0 {
 		limit = min(limit, req.MaxTokens)
 	}
-	chain, err := NewChain(doc.Digest, req.Tokens[:limit*tokenBytes], req.Media)
-	if err != nil {
-		return FindResult{}, err
-	}
+	chain := buildChain(doc.Digest, req.Tokens[:limit*tokenBytes], req.Media, nil)
 	var skipped *Generation // the longest of them
 	for tokens, seq := limit, int64(math.MaxInt64); ; {
 		g := i.longestPublished(chain, tokens, seq)
@@ -58,7 +55,7 @@ func (x *Index) Find(i *Identity, req *FindRequest, accept func(*Generation) Ver
 			break
 		}
 		if accept == nil || accept(g) == Take {
-			return FindResult{Generation: g, Retired: i.retiredBeyond(chain, limit, g.NumTokens)}, nil
+			return FindResult{Generation: g, Retired: i.retiredBeyond(chain, limit, g.NumTokens)}
 		}
 		if skipped == nil {
 			skipped = g
@@ -67,11 +64,9 @@ func (x *Index) Find(i *Identity, req *FindRequest, accept func(*Generation) Ver
 	}
 	lost := i.retiredBeyond(chain, limit, 0)
 	if limit < len(req.Tokens)/tokenBytes {
-		if chain, err = NewChain(doc.Digest, req.Tokens, req.Media); err != nil {
-			return FindResult{}, err
-		}
+		chain = buildChain(doc.Digest, req.Tokens, req.Media, nil)
 	}
-	return FindResult{Reason: i.missReason(chain, limit, skipped), Retired: lost}, nil
+	return FindResult{Reason: i.missReason(chain, limit, skipped), Retired: lost}
 }
 
 // retiredBeyond returns the longest retired generation that was a prefix of

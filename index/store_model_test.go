@@ -108,14 +108,14 @@ func (m *storeModel) checkGeneration(t *rapid.T, id ObjectID, w *modelGeneration
 			t.Fatalf("attributes %d of %d: %v, want %v", sub, id, got, attr)
 		}
 	}
-	res, err := m.x.Find(g.Identity, &FindRequest{NumTokens: g.NumTokens, Tokens: w.tokens}, func(found *Generation) Verdict {
+	res := m.x.Find(g.Identity, &FindRequest{NumTokens: g.NumTokens, Tokens: w.tokens}, func(found *Generation) Verdict {
 		if found == g {
 			return Take
 		}
 		return Skip
 	})
-	if err != nil || res.Generation != g {
-		t.Fatalf("generation %d is not found: %v, %v", id, res, err)
+	if res.Generation != g {
+		t.Fatalf("generation %d is not found: %v", id, res)
 	}
 }
 

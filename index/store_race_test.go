@@ -38,11 +38,11 @@ func TestReadersBesideTheWriter(t *testing.T) {
 		})
 	}
 	reader(func() error {
-		res, err := x.Find(i, &FindRequest{NumTokens: 2000, Tokens: tokens}, nil)
-		if g := res.Generation; err == nil && (g == nil || i.Generation(g.Name) != g && !g.Retired()) {
-			err = fmt.Errorf("found %v", res)
+		res := x.Find(i, &FindRequest{NumTokens: 2000, Tokens: tokens}, nil)
+		if g := res.Generation; g == nil || i.Generation(g.Name) != g && !g.Retired() {
+			return fmt.Errorf("found %v", res)
 		}
-		return err
+		return nil
 	})
 	// The row is gone a moment before the generation is.
 	retired := func(g *Generation) bool {
