@@ -121,7 +121,7 @@ func (c *comparison) recovered(g *index.Generation) {
 	for _, id := range contents.Pages {
 		t.Live.Publish(id)
 	}
-	t.Published(g, contents, index.Kinship{})
+	t.Published(g, contents, index.Kinship{}, Brought{})
 	if t.Again != nil {
 		t.Again(g)
 	}

@@ -9,19 +9,29 @@ import (
 	"ckptfs/pages"
 )
 
+// Brought are the pages that a publication has brought to the index: their files
+// were in RAM then, which need not be asked again.
+type Brought struct {
+	Pages []pages.ID // in the order of their slots
+	// Removals is what Tiers.Removals was before the publication. If it is another
+	// number now, a page may have been opened, entered and evicted since.
+	Removals uint64
+}
+
 // Published takes up a generation: its pages are in RAM or were there already.
 // kin is what its publication had to do with others.
-func (t *Tiers) Published(g *index.Generation, c *index.Contents, kin index.Kinship) {
-	take := func() { t.Counts.Deduplicated.Add(t.takeUp(g, c, kin)) }
+func (t *Tiers) Published(g *index.Generation, c *index.Contents, kin index.Kinship, brought Brought) {
+	take := func() { t.Counts.Deduplicated.Add(t.takeUp(g, c, kin, brought)) }
 	if !t.waiting.add(take) {
 		take()
 	}
 }
 
 // takeUp returns the bytes of pages that others have too.
-func (t *Tiers) takeUp(g *index.Generation, c *index.Contents, kin index.Kinship) (shared int64) {
+func (t *Tiers) takeUp(g *index.Generation, c *index.Contents, kin index.Kinship, brought Brought) (shared int64) {
 	t.announce(g, kin, t.now())
-	shared = t.giveHomes(g, c)
+	shared = t.giveHomes(g, c, brought)
+	t.takeBack(g, brought.Pages)
 	t.announced(g)
 	return shared
 }
@@ -97,8 +107,8 @@ func requestID(identity index.ObjectID, request string) uint64 {
 
 // giveHomes enters the generation's pages that are in RAM and have no home yet,
 // or one that does not cover the generation. It returns the bytes of pages that
-// others have too.
-func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents) (shared int64) {
+// others have too. See takeBack.
+func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, brought Brought) (shared int64) {
 	rows, err := t.Index.Pages(c.Pages)
 	if err != nil {
 		t.Log.Warn("pages of a generation could not be read", "generation", g.Name, "error", err)
@@ -113,9 +123,13 @@ func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents) (shared int64)
 		if p.Links() > 1 {
 			shared += p.Bytes
 		}
+		mine := len(brought.Pages) > 0 && brought.Pages[0] == p.ID
+		if mine {
+			brought.Pages = brought.Pages[1:]
+		}
 		home, known := t.res.homeOf(p.ID)
 		switch {
-		case known && home == 0, !known && t.hasFile(p.ID):
+		case known && home == 0, !known && (mine && t.Removals() == brought.Removals || t.hasFile(p.ID)):
 			t.res.add(p, g.ID, ownPage(g, c.Layout, slot))
 		case known && home != g.ID:
 			strange[retention.ID(home)] = true
@@ -133,6 +147,25 @@ func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents) (shared int64)
 	return shared
 }
 
+// takeBack takes the entries of pages away that went with their generation while
+// they were entered: who removed their files may have looked for the entries
+// before they were there.
+func (t *Tiers) takeBack(g *index.Generation, brought []pages.ID) {
+	if !g.Retired() {
+		return
+	}
+	rows, err := t.Index.Pages(brought)
+	if err != nil {
+		t.Log.Warn("pages of a generation could not be read", "generation", g.Name, "error", err)
+		return
+	}
+	for i, p := range rows {
+		if p == nil {
+			t.res.take(brought[i])
+		}
+	}
+}
+
 // loosen moves the pages whose homes are strange to another.
 func (t *Tiers) loosen(ps []*index.Page, strange map[retention.ID]bool, to index.ObjectID) {
 	for _, p := range ps {
@@ -141,6 +174,9 @@ func (t *Tiers) loosen(ps []*index.Page, strange map[retention.ID]bool, to index
 		}
 	}
 }
+
+// Removals is how many pages have ceased to be in RAM since the start.
+func (t *Tiers) Removals() uint64 { return t.res.removals.Load() }
 
 func (t *Tiers) hasFile(id pages.ID) bool {
 	_, err := t.RAM.Stat(id)

@@ -232,11 +232,15 @@ func (s *store) publish(c, n int) *index.Generation {
 		}
 		p.Contents.Pages[slot] = s.newPage(p, key, slot)
 	}
+	brought := Brought{Removals: s.Removals()}
+	for _, made := range p.NewPages {
+		brought.Pages = append(brought.Pages, made.ID)
+	}
 	g, _, err := s.idx.Publish(p)
 	s.must(err)
 	c2, err := s.idx.Contents(g)
 	s.must(err)
-	s.Published(g, c2, p.Kin)
+	s.Published(g, c2, p.Kin, brought)
 	return g
 }
 

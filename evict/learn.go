@@ -93,6 +93,6 @@ func (t *Tiers) learnOne(g *index.Generation) {
 		return
 	}
 	if c, err := t.Index.Contents(g); err == nil {
-		t.giveHomes(g, c)
+		t.giveHomes(g, c, Brought{})
 	}
 }

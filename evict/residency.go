@@ -36,7 +36,8 @@ type residency struct {
 		sync.Mutex
 		pages map[pages.ID]*resident
 	}
-	homes struct {
+	removals atomic.Uint64 // counted under the page's shard's lock
+	homes    struct {
 		sync.Mutex
 		m map[index.ObjectID]map[pages.ID]*resident
 	}
@@ -127,6 +128,7 @@ func (r *residency) removed(e *resident) {
 	s.Lock()
 	defer s.Unlock()
 	delete(s.pages, e.page.ID)
+	r.removals.Add(1)
 	r.unlist(e)
 	close(e.busy)
 }
@@ -150,6 +152,7 @@ func (r *residency) take(id pages.ID) bool {
 		if e == nil || e.busy == nil {
 			if e != nil {
 				delete(s.pages, id)
+				r.removals.Add(1)
 				r.unlist(e)
 			}
 			s.Unlock()

@@ -10,8 +10,10 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"ckptfs/evict"
 	"ckptfs/fusefs/staging"
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 // testDraft is an accepted staging of one rank with n pages to be written.
@@ -54,12 +56,12 @@ func testDraft(t testing.TB, fs *FS, name string, n int, firstToken uint32) *sta
 	return d
 }
 
-// fillDraft writes all pages.
-func fillDraft(t testing.TB, fs *FS, d *staging.Draft, n int) {
+// fillDraft writes all pages and returns their ids.
+func fillDraft(t testing.TB, d *staging.Draft, n int) (ids []pages.ID) {
 	t.Helper()
 	group := staging.Place{Level: staging.LevelGroup}
 	for p := range n {
-		_, f, err := d.CreatePage(context.Background(), group, fmt.Sprintf("%08d", p), staging.Owner{Mode: 0o644}, 0)
+		id, f, err := d.CreatePage(context.Background(), group, fmt.Sprintf("%08d", p), staging.Owner{Mode: 0o644}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +69,9 @@ func fillDraft(t testing.TB, fs *FS, d *staging.Draft, n int) {
 			t.Fatal(err)
 		}
 		f.Close()
+		ids = append(ids, id)
 	}
+	return ids
 }
 
 // planName is the name that the plan gives to the generation.
@@ -90,7 +94,7 @@ func publishedPages(t testing.TB, n int) (fs *FS, nodes []nodeID, group nodeID) 
 	t.Helper()
 	fs = quietFS(t)
 	d := testDraft(t, fs, "s", n, 1)
-	fillDraft(t, fs, d, n)
+	fillDraft(t, d, n)
 	g, err := d.Publish(planName(t, d), 0, ignorePublished)
 	if err != nil {
 		t.Fatal(err)
@@ -105,20 +109,41 @@ func publishedPages(t testing.TB, n int) (fs *FS, nodes []nodeID, group nodeID) 
 	return fs, nodes, placeNode(g.ID, staging.Place{Level: staging.LevelGroup})
 }
 
-// TestTransactionsPerPublication: one, however many pages there are; a replay
-// costs none.
-func TestTransactionsPerPublication(t *testing.T) {
+// TestWorkPerPublication: one transaction, however many pages there are, and no
+// look at the files of pages that were looked at when their writers closed them;
+// a replay costs none.
+func TestWorkPerPublication(t *testing.T) {
 	fs := quietFS(t)
+	fs.tiers.Learn(context.Background())
 	const n = 224
 	d := testDraft(t, fs, "first", n, 1)
-	fillDraft(t, fs, d, n)
-	before := fs.idx.Transactions()
+	ids := fillDraft(t, d, n)
+	for _, id := range ids {
+		fs.stage.Settle(id)
+	}
+	owned := fuse.SetAttrIn{}
+	owned.NodeId, owned.Valid, owned.Mtime = uint64(pageNode(ids[7])), fuse.FATTR_MTIME, 1234
+	if s := fs.SetAttr(nil, &owned, &fuse.AttrOut{}); !s.Ok() {
+		t.Fatal(s)
+	}
+	before, looks := fs.idx.Transactions(), fs.ram.Looks()
+	removals := fs.tiers.Removals()
 	g, err := d.Publish(planName(t, d), 0, ignorePublished)
 	if err != nil {
 		t.Fatal(err)
 	}
+	fs.published(g, d.Kin(), evict.Brought{Pages: d.Brought(), Removals: removals})
 	if got := fs.idx.Transactions() - before; got != 1 {
 		t.Errorf("publication of %d pages took %d transactions, want 1", n, got)
+	}
+	if got := fs.ram.Looks() - looks; got != 1 {
+		t.Errorf("publication of %d pages took %d looks at their files, want 1, for the mtime that was set", n, got)
+	}
+	if p, err := fs.idx.Page(ids[7]); err != nil || p.Attr().Mtime != 1234e9 {
+		t.Errorf("the page whose mtime was set has %+v, %v", p.Attr(), err)
+	}
+	if there := fs.tiers.Resident(); there != n {
+		t.Errorf("%d pages are in RAM, want %d", there, n)
 	}
 	held, _ := fs.budget.Usage()
 	before = fs.idx.Transactions()
@@ -169,7 +194,7 @@ func BenchmarkPublish(b *testing.B) {
 	for i := uint32(1); b.Loop(); i++ {
 		b.StopTimer()
 		d := testDraft(b, fs, fmt.Sprint(i), n, i)
-		fillDraft(b, fs, d, n)
+		fillDraft(b, d, n)
 		name := planName(b, d)
 		b.StartTimer()
 		if _, err := d.Publish(name, 0, ignorePublished); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"ckptfs/evict"
 	"ckptfs/fusefs/staging"
 	"ckptfs/index"
 )
@@ -68,7 +69,7 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 		return syscall.EXDEV
 	}
 	op, _ := opOf(&in.InHeader)
-	began := fs.now()
+	began, removals := fs.now(), fs.tiers.Removals()
 	fs.publishing.Add(1) // the staging ends before retention knows what it has superseded
 	defer func() {
 		fs.publishing.Add(-1)
@@ -84,7 +85,7 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 		return err
 	}
 	fs.notify.attributesOf(draftDirs(d)...)
-	fs.published(g, d.Kin())
+	fs.published(g, d.Kin(), evict.Brought{Pages: d.Brought(), Removals: removals})
 	fs.metrics.publish.Observe(fs.now().Sub(began).Seconds())
 	return nil
 }
@@ -97,11 +98,11 @@ func (fs *FS) countRefused(err error) {
 }
 
 // published tells of a new generation, and of what it superseded.
-func (fs *FS) published(g *index.Generation, kin index.Kinship) {
+func (fs *FS) published(g *index.Generation, kin index.Kinship, brought evict.Brought) {
 	fs.count.generationsPublished.Add(1)
 	fs.busiest.published(g)
 	if c, err := fs.idx.Contents(g); err == nil {
-		fs.tiers.Published(g, c, kin)
+		fs.tiers.Published(g, c, kin, brought)
 		fs.saveAfter(g, c)
 	}
 	fs.log.Debug("generation published", "identity", g.Identity.Name, "generation", g.Name)

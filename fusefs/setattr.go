@@ -168,6 +168,7 @@ func (fs *FS) setPageAttr(n nodeID, in *fuse.SetAttrIn) error {
 }
 
 func (fs *FS) setStagedAttr(ref staging.PageRef, in *fuse.SetAttrIn) error {
+	ref.AttrSet()
 	path := fs.ram.Path(ref.ID)
 	if mode, ok := in.GetMode(); ok {
 		if err := os.Chmod(path, os.FileMode(mode&0o777)); err != nil {

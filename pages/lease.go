@@ -28,6 +28,7 @@ func (r *RAM) HasWriter(id ID) (bool, error) {
 // Settled is HasWriter together with a Stat at an instant in which nobody could
 // write. Without leases (ErrNoLeases) the Stat is good all the same.
 func (r *RAM) Settled(id ID) (st Stat, busy bool, err error) {
+	r.looks.Add(1)
 	name := ramName(id)
 	fd, err := retryEINTRInt(func() (int, error) {
 		return unix.Openat(r.pfd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)

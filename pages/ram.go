@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,8 @@ type RAM struct {
 	dir  string
 	kind RAMKind
 	pfd  int // <dir>/p, so that page paths resolve in two steps
+
+	looks atomic.Uint64
 }
 
 // Stat is what the tier knows of one page file.
@@ -34,6 +37,7 @@ type Stat struct {
 	Bytes          int64 // the file's size: how much has been written
 	AllocatedBytes int64 // what the tmpfs really holds for it
 	Mtime          int64 // nanoseconds since 1970
+	UID, GID       uint32
 }
 
 // OpenRAM opens the tier in dir, which must exist, and makes its directories
@@ -143,6 +147,9 @@ func (r *RAM) Open(id ID) (*os.File, error) { return r.open(id, unix.O_RDONLY) }
 // OpenRW opens a page that is not published yet for reading and writing.
 func (r *RAM) OpenRW(id ID) (*os.File, error) { return r.open(id, unix.O_RDWR) }
 
+// Looks is how often a page's file has been asked for its size or for writers.
+func (r *RAM) Looks() uint64 { return r.looks.Load() }
+
 // Stat looks at the page's file. ENOENT if RAM has no copy.
 func (r *RAM) Stat(id ID) (Stat, error) {
 	st, _, err := r.statName(ramName(id))
@@ -153,6 +160,7 @@ func (r *RAM) Stat(id ID) (Stat, error) {
 }
 
 func (r *RAM) statName(name string) (_ Stat, regular bool, err error) {
+	r.looks.Add(1)
 	var st unix.Stat_t
 	err = retryEINTR(func() error { return unix.Fstatat(r.pfd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	if err != nil {
@@ -163,7 +171,7 @@ func (r *RAM) statName(name string) (_ Stat, regular bool, err error) {
 }
 
 func statOf(st *unix.Stat_t) Stat {
-	return Stat{Bytes: st.Size, AllocatedBytes: st.Blocks * 512, Mtime: st.Mtim.Nano()}
+	return Stat{Bytes: st.Size, AllocatedBytes: st.Blocks * 512, Mtime: st.Mtim.Nano(), UID: st.Uid, GID: st.Gid}
 }
 
 // Truncate sets the size of a page that is not published yet.

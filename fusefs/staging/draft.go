@@ -56,7 +56,8 @@ type Draft struct {
 		slots   []slot
 		scratch map[pages.ID]*stagedPage
 
-		kin index.Kinship // of its publication
+		kin     index.Kinship // of its publication
+		brought []pages.ID    // likewise
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"ckptfs/evict/retention"
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 // kinFile has the ids of the generations that may be proper prefixes of the
@@ -64,6 +65,14 @@ func (d *Draft) Kin() index.Kinship {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.kin
+}
+
+// Brought lists the pages that the staging's publication has brought, in the
+// order of its slots.
+func (d *Draft) Brought() []pages.ID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.brought
 }
 
 // supersede is contract section 8 for the index.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -79,8 +80,10 @@ type Manager struct {
 	dir     string
 	writers Writers
 	quotas  quotas
-	done    map[index.Op]bool // operations that the journals say were done
-	Late    []Late            // stagings found published when the journals were read
+	// unsettled is a page that Settle is to look at once more; 0: none.
+	unsettled atomic.Uint64
+	done      map[index.Op]bool // operations that the journals say were done
+	Late      []Late            // stagings found published when the journals were read
 
 	mu struct {
 		sync.RWMutex

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"ckptfs/evict"
+	"ckptfs/index"
 	"ckptfs/pages"
 )
 
@@ -22,7 +23,10 @@ type stagedPage struct {
 
 	owner *Draft // the staging that made it
 
-	sealed    atomic.Bool // seen complete; no writer is let in any more
+	// sealed has the file's owner and mtime from when it was seen complete; no
+	// writer is let in any more. nil: not seen yet.
+	sealed    atomic.Pointer[index.Attr]
+	attrSet   atomic.Bool // owner or mtime may have been set by somebody: only the file knows
 	published atomic.Bool // a generation has it now
 }
 
@@ -39,7 +43,11 @@ func (r PageRef) Staged() bool { return r.staged != nil && !r.staged.published.L
 func (r PageRef) Scratch() bool { return r.staged != nil && r.staged.Bytes == 0 }
 
 // Sealed reports whether the page takes no writer any more.
-func (r PageRef) Sealed() bool { return r.staged == nil || r.staged.sealed.Load() }
+func (r PageRef) Sealed() bool { return r.staged == nil || r.staged.sealed.Load() != nil }
+
+// AttrSet tells that somebody is about to set the owner or mtime of a staged
+// page's file.
+func (r PageRef) AttrSet() { r.staged.attrSet.Store(true) }
 
 // pageState is what a look at a staged page's file gave.
 type pageState uint8
@@ -56,7 +64,7 @@ const (
 // writer and no writable mapping (contract section 3). What was complete once
 // stays so, because it takes no writers any more.
 func (m *Manager) inspect(p *stagedPage) (pageState, error) {
-	if p.sealed.Load() || p.published.Load() {
+	if p.sealed.Load() != nil || p.published.Load() {
 		return pageComplete, nil
 	}
 	// Handles first: one that is on its way out is waited for.
@@ -77,16 +85,38 @@ func (m *Manager) inspect(p *stagedPage) (pageState, error) {
 	case st.Bytes < p.Bytes:
 		return pageShort, nil
 	}
-	p.sealed.Store(true)
+	p.sealed.Store(publishedAttr(st))
 	return pageComplete, nil
+}
+
+// publishedAttr is what a page's file says of its attributes: published pages
+// are 0444 whatever it was.
+func publishedAttr(st pages.Stat) *index.Attr {
+	return &index.Attr{Mode: 0o444, UID: st.UID, GID: st.GID, Mtime: st.Mtime}
 }
 
 // Settle looks at a staged page whose writer has just gone, so that whoever
 // publishes finds it complete and need not look.
 func (m *Manager) Settle(id pages.ID) {
-	if r, ok := m.StagedPage(id); ok && !r.Scratch() {
-		_, _ = m.inspect(r.staged) // what it would say now, it says to publication
+	if m.settle(id) {
+		id = 0
 	}
+	// The kernel may tell of a release before it has let go of the file itself.
+	// So a page that still seems to be written is looked at once more, at the
+	// next release.
+	if last := pages.ID(m.unsettled.Swap(uint64(id))); last != 0 {
+		m.settle(last)
+	}
+}
+
+// settle reports whether the page need not be looked at again soon.
+func (m *Manager) settle(id pages.ID) bool {
+	r, ok := m.StagedPage(id)
+	if !ok || r.Scratch() {
+		return true
+	}
+	state, err := m.inspect(r.staged) // what it says now, it says to publication
+	return err != nil || state != pageWritten
 }
 
 // abandoned reports whether a staged page is too short and nobody has it open or

@@ -74,6 +74,11 @@ func (d *Draft) publish(name string, op index.Op, committed func(*index.Generati
 	}
 	d.mu.Lock()
 	d.mu.kin = p.Kin
+	for _, sp := range fresh {
+		if _, other := replaced[sp.ID]; !other {
+			d.mu.brought = append(d.mu.brought, sp.ID)
+		}
+	}
 	d.mu.Unlock()
 	committed(g)
 	d.finishPublish(g, replaced)
@@ -201,23 +206,25 @@ func (d *Draft) publication(c *content, fresh []*stagedPage, ids []pages.ID, op 
 		p.SubAttrs = append(p.SubAttrs, index.SubAttr{Sub: sub, Attr: a})
 	}
 	for _, sp := range fresh {
-		attr, err := d.m.fileAttr(sp.ID)
+		attr, err := d.m.attrOf(sp)
 		if err != nil {
 			return nil, err
 		}
-		p.NewPages = append(p.NewPages, index.NewPage{ID: sp.ID, Key: sp.Key, Bytes: sp.Bytes, Attr: attr})
+		p.NewPages = append(p.NewPages, index.NewPage{ID: sp.ID, Key: sp.Key, Bytes: sp.Bytes, Attr: *attr})
 	}
 	return p, nil
 }
 
-// fileAttr is the owner and mtime of a staged page's file; published pages are
-// 0444 whatever it was.
-func (m *Manager) fileAttr(id pages.ID) (index.Attr, error) {
-	var st syscall.Stat_t
-	if err := syscall.Stat(m.ram.Path(id), &st); err != nil {
-		return index.Attr{}, err
+// attrOf is the owner and mtime of a complete staged page.
+func (m *Manager) attrOf(p *stagedPage) (*index.Attr, error) {
+	if a := p.sealed.Load(); a != nil && !p.attrSet.Load() {
+		return a, nil
 	}
-	return index.Attr{Mode: 0o444, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}, nil
+	st, err := m.ram.Stat(p.ID)
+	if err != nil {
+		return nil, err
+	}
+	return publishedAttr(st), nil
 }
 
 // finishPublish lets the staging go after the commit: its pages belong to the

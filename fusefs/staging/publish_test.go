@@ -186,3 +186,32 @@ func TestLimits(t *testing.T) {
 	_, err = b.Create(b.ident, "5", index.Attr{}, b.nextOp())
 	b.must(err)
 }
+
+// TestSettleLooksOnceMore: a release that is told of before the file itself is let
+// go leaves its page to the next release.
+func TestSettleLooksOnceMore(t *testing.T) {
+	b := newBench(t)
+	d := b.stage("x", 1, 8)
+	slots := b.missing(d)
+	p, name := place(d, slots[0])
+	late, f, err := d.CreatePage(t.Context(), p, name, Owner{Mode: 0o644}, b.nextOp())
+	b.must(err)
+	_, err = f.Write(make([]byte, pageBytes))
+	b.must(err)
+	b.Settle(late)
+	b.must(f.Close())
+	b.must(b.writePage(d, slots[1], pageBytes))
+	next := d.pageRefs()[slots[1]]
+	if ref := d.pageRefs()[slots[0]]; ref.Sealed() || next.Sealed() {
+		t.Fatal("a page is complete before it was looked at without a writer")
+	}
+	b.Settle(next.ID)
+	before := b.ram.Looks()
+	if ref := d.pageRefs()[slots[0]]; !ref.Sealed() || !next.Sealed() {
+		t.Fatal("not both pages are complete after the second release")
+	}
+	b.Settle(next.ID)
+	if n := b.ram.Looks() - before; n != 0 {
+		t.Fatalf("%d further looks, want none", n)
+	}
+}
