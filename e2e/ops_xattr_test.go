@@ -94,9 +94,13 @@ func TestOtherAttributes(t *testing.T) {
 			if n, err := unix.Llistxattr(path, nil); n != 0 || err != nil {
 				t.Errorf("%s lists %d bytes of attributes, %v", path, n, err)
 			}
-			for _, name := range []string{"user.other", "user.ckptfs.unknown", "user.ckptfs.", "security.capability"} {
+			for _, name := range []string{"user.other", "user.ckptfs.unknown", "user.ckptfs."} {
 				_, err := unix.Lgetxattr(path, name, nil)
 				wantErrno(t, "reading "+name+" of "+path, err, syscall.ENODATA)
+			}
+			for _, name := range []string{"security.capability", "security.selinux", "system.posix_acl_access", "system.posix_acl_default"} {
+				_, err := unix.Lgetxattr(path, name, nil)
+				wantErrno(t, "reading "+name+" of "+path, err, syscall.ENOTSUP)
 			}
 			for _, name := range []string{"user.other", "user.ckptfs.unknown", "trusted.x"} {
 				wantErrno(t, "setting "+name+" of "+path, unix.Lsetxattr(path, name, []byte("1"), 0), syscall.ENOTSUP)

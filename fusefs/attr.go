@@ -165,9 +165,11 @@ func (fs *FS) treeAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 	if t.draft != nil {
 		return fs.draftAttr(n, t, out)
 	}
-	a, ok := fs.idx.SubAttr(t.gen, n.sub())
-	if !ok || n.sub() == 0 {
-		a = t.gen.Attr()
+	a := t.gen.Attr()
+	if n.sub() != 0 { // what is below is in the generation's contents, which a listing of generations must not read
+		if own, ok := fs.idx.SubAttr(t.gen, n.sub()); ok {
+			a = own
+		}
 	}
 	switch n.kind() {
 	case kindManifest:

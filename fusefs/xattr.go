@@ -18,11 +18,17 @@ import (
 // listed, have nothing to copy and nothing to complain of.
 const attrPrefix = "user.ckptfs."
 
-// GetXAttr implements fuse.RawFileSystem. ENODATA for what is not there.
+// GetXAttr implements fuse.RawFileSystem. ENODATA for what is not there,
+// EOPNOTSUPP for what never is: there are no access control lists and no labels.
+// ls -l asks for three of them for each directory that it shows, and no further
+// once it has been told so.
 func (fs *FS) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, attr string, dest []byte) (uint32, fuse.Status) {
 	name, ours := strings.CutPrefix(attr, attrPrefix)
-	if !ours {
-		return 0, fuse.ENODATA // the kernel asks for security.capability at every write
+	switch {
+	case strings.HasPrefix(attr, "system."), strings.HasPrefix(attr, "security."):
+		return 0, fuse.Status(syscall.EOPNOTSUPP)
+	case !ours:
+		return 0, fuse.ENODATA
 	}
 	value, err := fs.attribute(nodeID(h.NodeId), name)
 	switch {
