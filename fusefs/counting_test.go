@@ -121,8 +121,9 @@ func (c *counting) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 }
 
 // mountCounting serves a mount from this process; another one uses it. It skips
-// where that is impossible (with CKPTFS_REQUIRE_FUSE=1: fails).
-func mountCounting(t *testing.T) (*counting, string) {
+// where that is impossible (with CKPTFS_REQUIRE_FUSE=1: fails). Before anything is
+// served, prepare may change the filesystem.
+func mountCounting(t *testing.T, prepare ...func(*FS)) (*counting, string) {
 	t.Helper()
 	cannot := func(err error) {
 		if os.Getenv("CKPTFS_REQUIRE_FUSE") != "" {
@@ -150,6 +151,9 @@ func mountCounting(t *testing.T) (*counting, string) {
 			t.Error(err)
 		}
 	})
+	for _, f := range prepare {
+		f(fs)
+	}
 	c := &counting{FS: fs, wake: make(chan struct{}), n: map[string]int{}}
 	server, err := fuse.NewServer(c, fmt.Sprintf("/dev/fd/%d", fd), &fuse.MountOptions{
 		MaxWrite: 1 << 20, MaxStackDepth: 1,
@@ -191,7 +195,11 @@ func testConfig(t testing.TB, fuseFD int, passthrough bool) Config {
 // background, so that all that happens is what a test does.
 func quietFS(t testing.TB) *FS {
 	t.Helper()
-	cfg := testConfig(t, -1, false)
+	return quietFSOf(t, testConfig(t, -1, false))
+}
+
+func quietFSOf(t testing.TB, cfg Config) *FS {
+	t.Helper()
 	fs := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: cfg.Now(), metrics: newMetrics(), busiest: newBusiest(cfg.Now)}
 	t.Cleanup(func() {
 		if err := fs.closeParts(); err != nil {

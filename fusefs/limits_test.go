@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"ckptfs/fusefs/staging"
 )
@@ -26,6 +27,20 @@ func TestHandleLimit(t *testing.T) {
 		if got := handleLimit(c.wanted, c.stagings, c.files); got != c.want {
 			t.Errorf("%d wanted, %d stagings, %d descriptors: %d, want %d", c.wanted, c.stagings, c.files, got, c.want)
 		}
+	}
+}
+
+// TestHandleMemory: what an open handle takes is what its table's comment says,
+// and the table on the RAM tier has a record for each and no more.
+func TestHandleMemory(t *testing.T) {
+	slot, open, backing := slotBytes, unsafe.Sizeof(handle{}), unsafe.Sizeof(backingEntry{})+unsafe.Sizeof(nodeID(0))
+	if slot != 64 || open != 128 || backing != 32 {
+		t.Errorf("a slot takes %d bytes, an open handle %d, a backing file %d; the comment says 64, 128 and 32", slot, open, backing)
+	}
+	fs := quietFS(t)
+	st, err := os.Stat(filepath.Join(fs.cfg.RAMDir, "handles"))
+	if want := int64(tableHeader + (defaultSlots+controlHandles)*64); err != nil || st.Size() != want {
+		t.Errorf("the table: %v, %v; want %d bytes", st, err, want)
 	}
 }
 

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"ckptfs/fusefs/client"
 	"ckptfs/index"
@@ -69,6 +72,16 @@ var clientSteps = map[string]func(args []string) error{
 			return fmt.Errorf("%s is there: %v", args[0], err)
 		}
 		return nil
+	},
+	"list": func(args []string) error { // DIR: as ls -l does, prints how many names there are
+		entries, err := os.ReadDir(args[0])
+		for _, e := range entries {
+			if _, serr := os.Lstat(filepath.Join(args[0], e.Name())); serr != nil {
+				return serr
+			}
+		}
+		fmt.Print(len(entries))
+		return err
 	},
 	"rename": func(args []string) error { return os.Rename(args[0], args[1]) },
 	"read": func(args []string) error { // DIR: opens, reads and closes all pages
@@ -154,11 +167,12 @@ func TestRequestsPerPage(t *testing.T) {
 
 // TestWithoutEpochs: a kernel that cannot be told of all names at once believes none that may go by itself.
 func TestWithoutEpochs(t *testing.T) {
-	c, mount := mountCounting(t)
-	if !c.notify.epochs {
-		t.Log("this kernel is one")
-	}
-	c.notify.epochs = false
+	c, mount := mountCounting(t, func(fs *FS) {
+		if !fs.notify.epochs {
+			t.Log("this kernel is one")
+		}
+		fs.notify.epochs = false
+	})
 	lines := strings.Split(asClient(t, "stage", mount), "\n")
 	staging, generation := lines[0], lines[1]
 	asClient(t, "write", staging)
@@ -178,5 +192,53 @@ func expect(t *testing.T, what string, got, want map[string]int) {
 		if got[op] != n {
 			t.Errorf("%s: %d %s, want %d (all: %v)", what, got[op], op, n, got)
 		}
+	}
+}
+
+// TestRequestsPerListing: names come with their attributes, so that ls -l asks
+// for nothing more, however many there are.
+func TestRequestsPerListing(t *testing.T) {
+	c, mount := mountCounting(t)
+	const n = 160 // more than one request of the listing
+	k := &rawClient{t: t, fs: c.FS}
+	for i := range n {
+		k.publish(uint32(i))
+	}
+	identity := filepath.Join(mount, "m", c.idx.Model("m").Identities(0, 1)[0].Name)
+	c.reset()
+	if got := asClient(t, "list", identity); got != strconv.Itoa(n+1) {
+		t.Errorf("%s names, want %d and identity.json", got, n)
+	}
+	expect(t, "listing", c.await(t, "LOOKUP", 0), map[string]int{"LOOKUP": 3, "GETATTR": 1}) // the model, the identity, identity.json
+}
+
+// TestListingReadsNoContents: the attributes of a generation are in memory; its
+// contents are read for those of what is in it alone.
+func TestListingReadsNoContents(t *testing.T) {
+	cfg := testConfig(t, -1, false)
+	fs, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := (&rawClient{t: t, fs: fs}).publish(1)
+	if err := fs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cfg.FreshMount = false
+	fs = quietFSOf(t, cfg) // it has read nothing yet
+	contentsAfter := func(n nodeID) (cached int) {
+		var out fuse.Attr
+		if _, err := fs.getAttr(n, &out); err != nil {
+			t.Fatal(err)
+		}
+		counts := map[string]int{}
+		countEntries(reflect.ValueOf(fs.idx), "", map[uintptr]bool{}, counts)
+		return counts[".contents.mu.byID"]
+	}
+	if n := contentsAfter(nodes[0]); n != 0 {
+		t.Errorf("the attributes of a generation: the contents of %d were read", n)
+	}
+	if n := contentsAfter(nodes[1]); n != 1 {
+		t.Errorf("the attributes of a manifest: the contents of %d are kept, want 1", n)
 	}
 }
