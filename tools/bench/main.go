@@ -6,6 +6,7 @@
 //
 //	bench [flags]         the table
 //	bench scale [flags]   stores of 1,000, 10,000 and 65,536 generations
+//	bench concurrency [flags]   opens beside other work, and many clients at a time
 //
 // The mounts run with default flags but for the size of the RAM tier and the
 // places, so what is measured is what a user gets.
@@ -33,15 +34,22 @@ type options struct {
 	only    []string
 	repeats int
 	sizes   []int // of scale
+
+	generations int // of concurrency
 }
 
-func (o *options) addFlags(fs *pflag.FlagSet, scale bool) {
+func (o *options) addFlags(fs *pflag.FlagSet, command string) {
 	fs.StringVar(&o.binary, "ckptfs", "bin/ckptfs", "the ckptfs binary to measure")
 	fs.StringVar(&o.dir, "dir", "", "where to make the temporary directory; its disk is the disk of the table (default: the system's)")
 	fs.BoolVar(&o.json, "json", false, "print one JSON document instead of the table")
 	fs.StringSliceVar(&o.only, "only", nil, "measure these rows alone, by name")
-	if scale {
+	switch command {
+	case "scale":
 		fs.IntSliceVar(&o.sizes, "generations", []int{1_000, 10_000, 65_536}, "sizes of the stores")
+		return
+	case "concurrency":
+		fs.IntVar(&o.generations, "generations", 65_536, "size of the store")
+		fs.IntVar(&o.repeats, "repeats", 5, "repetitions of each measurement")
 		return
 	}
 	fs.BoolVar(&o.quick, "quick", false, "about two minutes: fewer repetitions, 10,000 generations in place of 65,536")
@@ -64,12 +72,12 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	var o options
-	scale := len(args) > 0 && args[0] == "scale"
-	fs := pflag.NewFlagSet("bench", pflag.ContinueOnError)
-	o.addFlags(fs, scale)
-	if scale {
-		args = args[1:]
+	command := "table"
+	if len(args) > 0 && commands[args[0]] != nil {
+		command, args = args[0], args[1:]
 	}
+	fs := pflag.NewFlagSet("bench", pflag.ContinueOnError)
+	o.addFlags(fs, command)
 	if err := fs.Parse(args); errors.Is(err, pflag.ErrHelp) {
 		return nil
 	} else if err != nil {
@@ -88,10 +96,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if scale {
-		return errors.Join(b.scale(), b.cleanUp())
-	}
-	return errors.Join(b.table(), b.cleanUp())
+	return errors.Join(commands[command](b), b.cleanUp())
+}
+
+var commands = map[string]func(*bench) error{
+	"table": (*bench).table, "scale": (*bench).scale, "concurrency": (*bench).concurrency,
 }
 
 // bench is one run: its places, its mounts and its processes.
@@ -102,7 +111,8 @@ type bench struct {
 	shm    string // in /dev/shm
 	mounts []*mounted
 	pool   []*worker
-	count  int // of names that must differ
+	held   []*os.File // open while it runs
+	count  int        // of names that must differ
 }
 
 func newBench(ctx context.Context, o options) (*bench, error) {
@@ -126,6 +136,9 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 // cleanUp ends the processes and mounts and removes the directories, whatever
 // has happened.
 func (b *bench) cleanUp() error {
+	for _, f := range b.held {
+		f.Close()
+	}
 	for _, w := range b.pool {
 		w.end()
 	}

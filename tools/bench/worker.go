@@ -28,6 +28,12 @@ type job struct {
 	Seed      int64 `json:"seed"`
 	NumTokens int   `json:"num_tokens"`
 	Diverges  int   `json:"diverges"` // tokens from here on are others; 0: none
+
+	// Threads share the paths out, 0 is one thread. Rounds says how often each does its part.
+	Threads int `json:"threads"`
+	Rounds  int `json:"rounds"`
+
+	UntilStop bool `json:"until_stop"` // go on until the word to stop comes
 }
 
 // outcome is how a job went. Times are CLOCK_MONOTONIC in nanoseconds, which
@@ -53,11 +59,20 @@ func runWorker(in io.Reader, out io.Writer) error {
 		if err := outcomes.Encode(outcome{Ready: true}); err != nil {
 			return err
 		}
-		var begin string
-		if err := jobs.Decode(&begin); err != nil {
+		var word string
+		if err := jobs.Decode(&word); err != nil {
 			return nil
 		}
-		if err := outcomes.Encode(c.do(j)); err != nil {
+		var o outcome
+		if j.UntilStop {
+			stop := make(chan struct{})
+			go func() { defer close(stop); _ = jobs.Decode(&word) }()
+			o = c.doUntil(j, stop)
+			<-stop
+		} else {
+			o = c.do(j)
+		}
+		if err := outcomes.Encode(o); err != nil {
 			return err
 		}
 	}
@@ -106,6 +121,8 @@ func (c *clientWork) do(j job) outcome {
 	switch op, known := ops[j.Op]; {
 	case !known:
 		err = fmt.Errorf("no operation %q", j.Op)
+	case j.Threads > 0:
+		err = parallel(j, op)
 	case j.Op == "find":
 		o.Reply, err = c.find(j.Paths[0])
 	case j.Op == "rename":

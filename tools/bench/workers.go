@@ -40,6 +40,23 @@ func startWorker() (*worker, error) {
 	return w, w.cmd.Start()
 }
 
+// until has the process do a job until f has come to its end.
+func (w *worker) until(j job, f func() error) (o outcome, err error) {
+	j.UntilStop = true
+	var ready outcome
+	if err := errors.Join(w.enc.Encode(j), w.dec.Decode(&ready), w.enc.Encode("begin")); err != nil {
+		return o, fmt.Errorf("a client process: %w", err)
+	}
+	failed := f()
+	if err := errors.Join(w.enc.Encode("stop"), w.dec.Decode(&o)); err != nil {
+		return o, fmt.Errorf("a client process: %w", err)
+	}
+	if o.Err != "" {
+		failed = errors.Join(failed, errors.New(o.Err))
+	}
+	return o, failed
+}
+
 func (w *worker) end() {
 	w.in.Close()
 	_ = w.cmd.Wait()

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// window is how long opens are measured at a time, at least.
+const window = time.Second
+
+// mostTimes is how many times as long an open may take beside a load as alone:
+// the 99th percentile.
+const mostTimes = 3.0
+
+// concurrencyReport is what `bench concurrency` prints.
+type concurrencyReport struct {
+	Machine machine       `json:"machine"`
+	Loads   []*besideLoad `json:"loads"`
+	Scaling []*scalePoint `json:"scaling"`
+}
+
+// besideLoad is how long opens of a page in RAM took beside a load. The CPUs are
+// shared whatever the load is, so the same was measured beside threads that only
+// spin, as many as the load's clients have.
+type besideLoad struct {
+	Name    string  `json:"name"`
+	What    string  `json:"what"`
+	Threads int     `json:"threads"`
+	Alone   latency `json:"alone"`
+	Beside  latency `json:"beside"`
+	Spin    latency `json:"spin"`
+	Ratio   float64 `json:"ratio"` // of the 99th percentiles
+	Met     bool    `json:"met"`
+}
+
+// latency is that of opens, µs.
+type latency struct {
+	N   int     `json:"n"`
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
+func latencyOf(ns []int64) latency {
+	if len(ns) == 0 {
+		return latency{}
+	}
+	ns = slices.Sorted(slices.Values(ns))
+	at := func(percent int) float64 { return float64(ns[(len(ns)-1)*percent/100]) / 1e3 }
+	return latency{N: len(ns), P50: at(50), P99: at(99)}
+}
+
+// concurrency measures opens of a page in RAM beside each load, and how opens and
+// stores scale with the clients.
+func (b *bench) concurrency() error {
+	rep := concurrencyReport{Machine: thisMachine(b.base)}
+	opener, err := startWorker()
+	if err != nil {
+		return err
+	}
+	defer opener.end()
+	for _, k := range loadKinds {
+		if len(b.o.only) > 0 && !slices.Contains(b.o.only, k.name) {
+			continue
+		}
+		b.note("%s …", k.name)
+		l, err := k.make(b)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k.name, err)
+		}
+		r := &besideLoad{Name: k.name, What: k.what, Threads: l.threads}
+		if err := b.measureBeside(opener, l, r); err != nil {
+			return fmt.Errorf("%s: %w", k.name, err)
+		}
+		rep.Loads = append(rep.Loads, r)
+	}
+	if len(b.o.only) == 0 || slices.Contains(b.o.only, scalingName) {
+		if rep.Scaling, err = b.scaling(); err != nil {
+			return fmt.Errorf("%s: %w", scalingName, err)
+		}
+	}
+	return rep.print(b.o.json)
+}
+
+// measureBeside measures alone, beside the load, and beside spinning threads, in
+// turn, so that a slow moment of the machine meets all three.
+func (b *bench) measureBeside(opener *worker, l *load, r *besideLoad) error {
+	var alone, beside, spinning []int64
+	for range b.o.repeats {
+		for _, side := range []struct {
+			to      *[]int64
+			prepare func() error
+			run     func() error
+		}{
+			{&alone, nil, func() error { time.Sleep(window); return nil }},
+			{&beside, l.prepare, func() error { return l.repeat(window) }},
+			{&spinning, nil, func() error { return b.spinFor(l.threads, window) }},
+		} {
+			if side.prepare != nil {
+				if err := side.prepare(); err != nil {
+					return err
+				}
+			}
+			o, err := opener.until(job{Op: "open", Paths: l.pages}, side.run)
+			if err != nil {
+				return err
+			}
+			*side.to = append(*side.to, o.Each...)
+		}
+		if err := b.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	r.Alone, r.Beside, r.Spin = latencyOf(alone), latencyOf(beside), latencyOf(spinning)
+	r.Ratio = r.Beside.P99 / r.Alone.P99
+	r.Met = r.Ratio <= mostTimes
+	return nil
+}
+
+// repeat runs the load once at least, and again until the time is over, unless it
+// has to be prepared each time.
+func (l *load) repeat(d time.Duration) error {
+	for began := time.Now(); ; {
+		if err := l.run(); err != nil {
+			return err
+		}
+		if l.prepare != nil || time.Since(began) >= d {
+			return nil
+		}
+	}
+}
+
+// spinFor keeps threads of another process busy.
+func (b *bench) spinFor(threads int, d time.Duration) error {
+	ws, err := b.workers(1)
+	if err != nil {
+		return err
+	}
+	_, err = ws[0].until(job{Op: "spin", Threads: threads}, func() error { time.Sleep(d); return nil })
+	return err
+}
+
+func (rep *concurrencyReport) print(asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(rep)
+	}
+	fmt.Printf("%s\n\n", rep.Machine)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	if len(rep.Loads) > 0 {
+		fmt.Fprintln(w, "load\topens\tp50 alone, µs\tp99 alone\tp50 beside the load\tp99 beside the load\tratio\ttarget\tmet\tp99 beside spinning threads")
+		for _, r := range rep.Loads {
+			fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t≤ %.1f ×\t%s\t%.0f (%d)\n", r.Name, r.Beside.N, r.Alone.P50, r.Alone.P99, r.Beside.P50, r.Beside.P99, r.Ratio, mostTimes, yesNo(r.Met), r.Spin.P99, r.Threads)
+		}
+		fmt.Fprintln(w)
+	}
+	if len(rep.Scaling) > 0 {
+		fmt.Fprintln(w, "work\tprocesses\tthreads of each\tpages/s\tagainst one\t/dev/shm, pages/s\tagainst one")
+		for _, p := range rep.Scaling {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.2f\t%.0f\t%.2f\n", p.Work, p.Processes, p.Threads, p.Ours, p.OursGain, p.Plain, p.PlainGain)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Println()
+	for _, r := range rep.Loads {
+		fmt.Printf("%s: %s\n", r.Name, r.What)
+	}
+	return nil
+}
