@@ -23,6 +23,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"ckptfs/pages"
 )
 
 // options are the flags.
@@ -109,6 +111,7 @@ type bench struct {
 	o      options
 	base   string // on the disk
 	shm    string // in /dev/shm
+	huge   string // a tmpfs with huge pages, see onHuge; "" before
 	mounts []*mounted
 	pool   []*worker
 	held   []*os.File // open while it runs
@@ -145,6 +148,9 @@ func (b *bench) cleanUp() error {
 	var err error
 	for _, m := range b.mounts {
 		err = errors.Join(err, m.cleanUp())
+	}
+	if b.huge != "" {
+		err = errors.Join(err, pages.UnmountRAM(b.huge, false))
 	}
 	return errors.Join(err, os.RemoveAll(b.shm), os.RemoveAll(b.base))
 }

@@ -17,32 +17,42 @@ func restoreRow(op string, target float64) func(*bench, *result) error {
 			return err
 		}
 		plain := filepath.Join(b.shm, "restore")
-		if err := makeRankDirs(plain); err != nil {
+		if err := b.writePlain(plain, n); err != nil {
 			return err
 		}
 		defer os.RemoveAll(plain)
-		if _, _, err := b.together(rankJobs("write", plain, n, largePage)...); err != nil {
-			return err
+		limit := b.onHuge(func(dir string) (time.Duration, error) { return b.readOnce(op, dir, n, largePage) })
+		if limit != nil {
+			dir := filepath.Join(b.huge, "pages")
+			if err := b.writePlain(dir, n); err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
 		}
 		t, err := b.interleave(b.o.repeats, pair{
-			ours: func() (time.Duration, error) { return b.readOnce(op, ours, n, largePage) },
-			base: func() (time.Duration, error) { return b.readOnce(op, plain, n, largePage) },
+			ours:  func() (time.Duration, error) { return b.readOnce(op, ours, n, largePage) },
+			base:  func() (time.Duration, error) { return b.readOnce(op, plain, n, largePage) },
+			limit: limit,
 		})
 		if err != nil {
 			return err
 		}
-		r.speeds(t, int64(worldSize*n)*largePage)
+		bytes := int64(worldSize*n) * largePage
+		r.speeds(t, bytes)
 		r.atLeast(target)
-		if op == "read" {
-			copied, err := b.memcpySpeed(worldSize)
-			if err != nil {
-				return err
-			}
-			r.Limit = fmt.Sprintf("memcpy %.3g GB/s", copied)
-		}
+		r.hugeLimit(t, bytes)
 		r.note("a page: %.0f µs, in /dev/shm %.0f µs (four processes at a time)", perPage(t.ours, n), perPage(t.base, n))
 		return nil
 	}
+}
+
+// writePlain writes the files of n large pages of each rank below dir.
+func (b *bench) writePlain(dir string, n int) error {
+	if err := makeRankDirs(dir); err != nil {
+		return err
+	}
+	_, _, err := b.together(rankJobs("write", dir, n, largePage)...)
+	return err
 }
 
 // restorable gives the directory of a published generation in the named mount,
