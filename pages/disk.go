@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -51,6 +52,7 @@ type Disk struct {
 	fs      diskFS
 	id      string
 	tag     string // in this opening's temporary names
+	cpus    int    // that there were at its opening
 	rootDev uint64
 	rootIno uint64
 
@@ -102,7 +104,7 @@ func OpenDisk(cfg DiskConfig) (*Disk, error) {
 	d.mu.areas = map[string]*area{}
 	d.mu.inFlight = map[string]bool{}
 	d.mu.leaked = map[string]int64{}
-	d.tag = randomHex(4)
+	d.tag, d.cpus = randomHex(4), runtime.GOMAXPROCS(0)
 	if err := d.openTier(); err != nil {
 		return nil, fmt.Errorf("open disk tier: %w", err)
 	}

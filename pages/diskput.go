@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -194,7 +193,7 @@ func (w *objectWriter) choose() error {
 	} else {
 		var ratio float64
 		how, ratio, err = chooseAuto(w.coder, samples)
-		if !keepsUp(ratio, w.d.speed.bytesPerSec(), runtime.GOMAXPROCS(0)) {
+		if !keepsUp(ratio, w.d.speed.bytesPerSec(), w.d.cpus) {
 			how = coding{codecRaw, 1}
 		}
 		w.d.trials.result(how.codec != codecRaw)

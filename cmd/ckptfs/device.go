@@ -28,7 +28,7 @@ type device struct {
 	log    *slog.Logger
 
 	maxWrite   int
-	maxReaders int32 // goroutines that wait for a request at the same time
+	maxReaders int32 // goroutines that wait for a request at the same time, see serveProcs
 	readers    atomic.Int32
 	buffers    *requestBuffers
 	small      sync.Pool // *[]byte for requests and replies of up to smallBytes
@@ -53,7 +53,7 @@ func newDevice(fs filesystem, server *fuse.Server, opts *fuse.MountOptions, log 
 		fd: daemonFuseFD, server: server, log: log,
 		proto:      fuse.NewProtocolServer(fs, opts),
 		maxWrite:   opts.MaxWrite,
-		maxReaders: int32(min(max(runtime.GOMAXPROCS(0), 2), 16)),
+		maxReaders: int32(readersFor(runtime.GOMAXPROCS(0))),
 		ended:      make(chan struct{}),
 	}
 	d.small.New = func() any { b := make([]byte, smallBytes); return &b }
@@ -72,8 +72,23 @@ func newDevice(fs filesystem, server *fuse.Server, opts *fuse.MountOptions, log 
 	return d, nil
 }
 
+// readersFor is how many goroutines may wait for requests on a machine with so many CPUs: two more than can work at a
+// time, so that one that comes back finds a place and need not end and be started again for the next request.
+func readersFor(cpus int) int { return min(max(cpus, 2), 16) + 2 }
+
+// serveProcs is the GOMAXPROCS to serve with. A goroutine in a system call keeps its P (the runtime's right to run Go
+// code) for 10 ms if there are idle ones besides, and comes back with it for nothing. If there are none, the runtime's
+// monitor wakes up every 20 µs to take it away, for as long as anything goes on, and every return has to look for
+// another: half of the daemon's CPU time went there while pages were stored. So there is a P for each reader that waits
+// and for each CPU that can work.
+func serveProcs(readers, cpus int) int { return readers + cpus }
+
 // start begins to serve.
-func (d *device) start() { d.addReader() }
+func (d *device) start() {
+	cpus := runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(serveProcs(int(d.maxReaders), cpus))
+	d.addReader()
+}
 
 // hold ends serving: what is being answered is finished, what comes is left to the next daemon, to which the kernel
 // sends it again. It waits until nothing is being answered any more, no longer than limit, and reports whether that
