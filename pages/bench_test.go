@@ -104,7 +104,7 @@ func readDirect(b *testing.B, path string) {
 		b.Fatal(err)
 	}
 	defer f.Close()
-	buf := alignedBytes(ioBytes)
+	buf := newIOBuffer().b[:ioBytes]
 	for {
 		if _, err := f.Read(buf); err == io.EOF {
 			return

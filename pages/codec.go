@@ -48,7 +48,6 @@ type coder struct {
 	huff    huff0.Scratch
 	planes  []byte // a block with its planes separated
 	encoded []byte
-	raw     []byte // a block decoded
 }
 
 // coderPool keeps coders of one zstd level.
@@ -65,14 +64,6 @@ func (p *coderPool) get() *coder {
 }
 
 func (p *coderPool) put(c *coder) { p.pool.Put(c) }
-
-// decoded is memory for a block's raw bytes, good until the next block.
-func (c *coder) decoded(n int) []byte {
-	if cap(c.raw) < n {
-		c.raw = make([]byte, max(n, defaultBlockBytes))
-	}
-	return c.raw[:n]
-}
 
 func (c *coder) separated(n int) []byte {
 	if cap(c.planes) < n {

@@ -229,8 +229,7 @@ func TestBadTransferIsReadAgain(t *testing.T) {
 	defer o.Close()
 	stored := bytes.Clone(b.page[:defaultBlockBytes])
 	stored[99] ^= 4
-	raw, err := o.block(b.coders.get(), 0, stored)
-	if err != nil || !bytes.Equal(raw, b.page[:defaultBlockBytes]) {
+	if err := o.block(b.coders.get(), 0, stored, stored); err != nil || !bytes.Equal(stored, b.page[:defaultBlockBytes]) {
 		t.Fatalf("%v", err)
 	}
 	if b.Counts() != (DiskCounts{Reread: 1}) || len(b.events) != 1 || b.events[0].Kind != EventReread {

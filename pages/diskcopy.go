@@ -17,7 +17,7 @@ import (
 // Several reads are in flight at once, so the disk works while blocks are
 // checked, decoded and copied.
 func (d *Disk) CopyTo(ctx context.Context, key Key, dst io.WriterAt) (rawBytes int64, err error) {
-	o, err := d.open(key, copyHeadBytes, false)
+	o, err := d.open(key, true, false)
 	if err != nil {
 		return 0, fmt.Errorf("read %v: %w", key, err)
 	}
@@ -34,7 +34,7 @@ func (d *Disk) CopyTo(ctx context.Context, key Key, dst io.WriterAt) (rawBytes i
 
 // Verify reads the whole object and checks it. Errors as for CopyTo.
 func (d *Disk) Verify(ctx context.Context, key Key) error {
-	o, err := d.open(key, copyHeadBytes, false)
+	o, err := d.open(key, true, false)
 	if err == nil {
 		err = errors.Join(o.each(ctx, func(int, []byte) error { return nil }), o.Close())
 	}
@@ -44,7 +44,7 @@ func (d *Disk) Verify(ctx context.Context, key Key) error {
 	return nil
 }
 
-// each calls f for every block, from CopyParallel goroutines, and returns the
+// each calls f for every unit, as visit does, from CopyParallel goroutines, and returns the
 // first error.
 func (o *Object) each(ctx context.Context, f func(i int, raw []byte) error) error {
 	var units []int // the first block of each, and the end

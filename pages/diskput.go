@@ -53,7 +53,7 @@ func (d *Disk) Put(ctx context.Context, key Key, src io.ReaderAt, rawBytes int64
 // existing gives the real bytes of a sound object of this page. An object that
 // is not sound is in quarantine afterwards. The key's lock is held.
 func (d *Disk) existing(key Key, rawBytes int64) (int64, error) {
-	o, err := d.open(key, maxHeaderBytes, true)
+	o, err := d.open(key, false, true)
 	if err != nil {
 		return 0, err
 	}
@@ -149,7 +149,7 @@ type objectWriter struct {
 	raw   []byte // one block, where it is to be coded
 
 	write func(b []byte, off int64) error
-	buf   []byte
+	buf   *ioBuffer
 	n     int   // bytes in buf
 	off   int64 // where buf goes in the file
 }
@@ -181,7 +181,7 @@ func (w *objectWriter) choose() error {
 	}
 	var samples [][]byte
 	for i, off := range []int64{0, alignDown(w.h.rawBytes / 2)} {
-		s := w.buf[i*sampleBytes:][:min(sampleBytes, w.h.rawBytes-off)]
+		s := w.buf.b[i*sampleBytes:][:min(sampleBytes, w.h.rawBytes-off)]
 		if err := readFull(w.src, s, off); err != nil {
 			return err
 		}
@@ -232,11 +232,11 @@ func (w *objectWriter) fill(write func(b []byte, off int64) error) error {
 		}
 	}
 	end := int(alignUp(int64(w.n)))
-	clear(w.buf[w.n:end])
+	clear(w.buf.b[w.n:end])
 	if err := w.flush(end); err != nil {
 		return err
 	}
-	head := w.buf[:headerBytes(int64(len(w.h.blocks)))]
+	head := w.buf.b[:headerBytes(int64(len(w.h.blocks)))]
 	w.h.put(head)
 	return w.write(head, 0)
 }
@@ -253,7 +253,7 @@ func (w *objectWriter) gains() bool {
 // block adds block i to the buffer and to the table.
 func (w *objectWriter) block(i int) error {
 	n := int(w.h.blockRawBytes(i))
-	to := w.buf[w.n : w.n+n]
+	to := w.buf.b[w.n : w.n+n]
 	raw := to
 	if w.how.codec != codecRaw {
 		if w.raw == nil {
@@ -288,11 +288,11 @@ func (w *objectWriter) flush(n int) error {
 		return nil
 	}
 	began := time.Now()
-	if err := w.write(w.buf[:n], w.off); err != nil {
+	if err := w.write(w.buf.b[:n], w.off); err != nil {
 		return err
 	}
 	w.d.speed.observe(n, time.Since(began))
 	w.off += int64(n)
-	w.n = copy(w.buf, w.buf[n:max(n, w.n)])
+	w.n = copy(w.buf.b, w.buf.b[n:max(n, w.n)])
 	return nil
 }

@@ -30,7 +30,7 @@ func (d *Disk) Each(ctx context.Context, f func(ObjectInfo) error) error {
 		}
 		if err == nil {
 			o := &Object{d: d, f: file, h: &header{key: key}}
-			err = errors.Join(o.readHeader(maxHeaderBytes), o.Close())
+			err = errors.Join(o.readHeader(false), o.Close())
 			info.RawBytes = o.h.rawBytes
 		}
 		info.Err = err

@@ -20,9 +20,9 @@ type Object struct {
 	starts      []int64 // where each block is in the file, and where the last one ends
 	storedBytes int64
 	ino, dev    uint64
-	keyLocked   bool   // opened by a holder of the key's lock
-	head        []byte // the file's first bytes, read when it was opened, while they are of use
-	buf         []byte // head's memory, if it is from the pool
+	keyLocked   bool      // opened by a holder of the key's lock
+	head        []byte    // the file's first bytes, read when it was opened, while they are of use
+	buf         *ioBuffer // head's memory, if it is from the pool
 
 	last struct { // the block that a small read touched last: readers go in sequence
 		sync.Mutex
@@ -33,14 +33,11 @@ type Object struct {
 
 // OpenObject opens the page's object and checks its header. ErrAbsent, ErrLost
 // or trouble (see the errors).
-func (d *Disk) OpenObject(key Key) (*Object, error) { return d.open(key, maxHeaderBytes, false) }
+func (d *Disk) OpenObject(key Key) (*Object, error) { return d.open(key, false, false) }
 
-// copyHeadBytes is what a reader of the whole page opens it with: the header and
-// the first unit, or all of a small page, in one read.
-const copyHeadBytes = maxHeaderBytes + ioBytes
-
-// open reads the first headBytes, at least a whole header, in one go.
-func (d *Disk) open(key Key, headBytes int64, keyLocked bool) (*Object, error) {
+// open reads the header. For a reader of the whole page it reads the first unit,
+// or all of a small page, in one go with it.
+func (d *Disk) open(key Key, whole, keyLocked bool) (*Object, error) {
 	path := d.ObjectPath(key)
 	f, err := d.fs.open(path, unix.O_RDONLY|unix.O_DIRECT)
 	o := &Object{d: d, f: f, keyLocked: keyLocked, h: &header{key: key}}
@@ -53,7 +50,7 @@ func (d *Disk) open(key Key, headBytes int64, keyLocked bool) (*Object, error) {
 		return nil, err
 	}
 	o.last.block = -1
-	if err := o.readHeader(headBytes); err != nil {
+	if err := o.readHeader(whole); err != nil {
 		if lost := (*badObject)(nil); errors.As(err, &lost) {
 			err = o.condemn(err)
 		}
@@ -62,7 +59,7 @@ func (d *Disk) open(key Key, headBytes int64, keyLocked bool) (*Object, error) {
 	return o, nil
 }
 
-func (o *Object) readHeader(headBytes int64) error {
+func (o *Object) readHeader(whole bool) error {
 	var st unix.Stat_t
 	if err := retryEINTR(func() error { return unix.Fstat(int(o.f.Fd()), &st) }); err != nil {
 		return pathError(StepStat, o.f.Name(), err)
@@ -74,11 +71,14 @@ func (o *Object) readHeader(headBytes int64) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return bad("foreign", "mode %o", st.Mode)
 	}
-	if headBytes == copyHeadBytes {
+	if whole {
+		// The header of a raw object; if this one's is longer, the first unit
+		// is read again.
+		head := headerBytes(blockCount(st.Size, defaultBlockBytes))
 		o.buf = o.d.buffers.get()
-		o.head = o.buf[:min(headBytes, alignUp(st.Size))]
+		o.head = o.buf.b[:min(min(head, maxHeaderBytes)+ioBytes, alignUp(st.Size), bufferBytes)]
 	} else {
-		o.head = alignedBytes(int(min(headBytes, alignUp(st.Size))))
+		o.head = alignedBytes(int(min(maxHeaderBytes, alignUp(st.Size))))
 	}
 	n, err := o.d.fs.readAt(o.f, o.head, 0)
 	if err != nil && err != io.EOF {
@@ -103,9 +103,7 @@ func (o *Object) readHeader(headBytes int64) error {
 
 // Close gives the descriptor back. No other method may run.
 func (o *Object) Close() error {
-	if o.buf != nil {
-		o.d.buffers.put(o.buf)
-	}
+	o.d.buffers.put(o.buf)
 	o.buf, o.head = nil, nil
 	return o.d.fs.close(o.f)
 }
@@ -136,7 +134,8 @@ func (o *Object) ReadAt(p []byte, off int64) (int, error) {
 			got := copy(rest[start+skip-at:], raw[skip:])
 			n += got
 			if skip+int64(got) < int64(len(raw)) {
-				o.keepLast(i, raw)
+				part := int64(len(raw)-1) / o.h.blockBytes
+				o.keepLast(i+int(part), raw[part*o.h.blockBytes:])
 			}
 			return nil
 		})
@@ -168,11 +167,13 @@ func (o *Object) keepLast(i int, raw []byte) {
 	o.last.raw = append(o.last.raw[:0], raw...)
 }
 
-// visit calls f with the verified bytes of blocks first to end-1, in order. The
-// bytes are f's only during the call.
+// visit calls f with the verified bytes of blocks first to end-1, in order and
+// unit by unit: raw begins with block i. The bytes are f's only during the call.
 func (o *Object) visit(ctx context.Context, first, end int, f func(i int, raw []byte) error) error {
-	buf := o.d.buffers.get()
-	defer o.d.buffers.put(buf)
+	in := o.d.buffers.get()
+	defer o.d.buffers.put(in)
+	var out *ioBuffer // where blocks are decoded to
+	defer func() { o.d.buffers.put(out) }()
 	c := o.d.coders.get()
 	defer o.d.coders.put(c)
 	for first < end {
@@ -180,32 +181,36 @@ func (o *Object) visit(ctx context.Context, first, end int, f func(i int, raw []
 			return err
 		}
 		next := o.unitEnd(first, end)
-		stored, err := o.load(buf, first, next)
+		stored, err := o.load(in.b, first, next)
 		if err != nil {
 			return err
 		}
+		raw := stored
+		if n := min(int64(next)*o.h.blockBytes, o.h.rawBytes) - int64(first)*o.h.blockBytes; n != int64(len(stored)) {
+			if out == nil {
+				out = o.d.buffers.get()
+			}
+			raw = out.b[:n]
+		}
 		for i := first; i < next; i++ {
 			b := stored[o.starts[i]-o.starts[first]:][:o.h.blocks[i].storedBytes]
-			raw, err := o.block(c, i, b)
-			if err != nil {
+			if err := o.block(c, i, raw[int64(i-first)*o.h.blockBytes:][:o.h.blockRawBytes(i)], b); err != nil {
 				return err
 			}
-			if err := f(i, raw); err != nil {
-				return err
-			}
+		}
+		if err := f(first, raw); err != nil {
+			return err
 		}
 		first = next
 	}
 	return nil
 }
 
-// unitEnd is the end of the longest run of blocks from first that one read gets.
+// unitEnd is the end of the unit that begins with block first. Units are the
+// parts of the page of ioBytes.
 func (o *Object) unitEnd(first, end int) int {
-	next := first + 1
-	for next < end && o.starts[next+1]-o.starts[first] <= ioBytes {
-		next++
-	}
-	return next
+	blocks := int(ioBytes / o.h.blockBytes)
+	return min((first/blocks+1)*blocks, end)
 }
 
 // load reads the stored bytes of blocks first to end-1: one aligned read, or
@@ -213,6 +218,9 @@ func (o *Object) unitEnd(first, end int) int {
 func (o *Object) load(buf []byte, first, end int) ([]byte, error) {
 	from, to := o.starts[first], o.starts[end]
 	if to <= int64(len(o.head)) {
+		if o.buf == nil { // other readers have it too
+			return buf[:copy(buf, o.head[from:to])], nil
+		}
 		return o.head[from:to], nil
 	}
 	base := alignDown(from)
@@ -227,48 +235,48 @@ func (o *Object) load(buf []byte, first, end int) ([]byte, error) {
 	return nil, err
 }
 
-// block verifies and decodes one block. One that fails is read again by itself,
-// past every cache, before it is believed: a transfer may go wrong once.
-func (o *Object) block(c *coder, i int, stored []byte) ([]byte, error) {
-	raw, err := o.check(c, i, stored)
+// block verifies one block and decodes it to raw, which may be stored itself. One
+// that fails is read again by itself, past every cache, before it is believed: a
+// transfer may go wrong once.
+func (o *Object) block(c *coder, i int, raw, stored []byte) error {
+	err := o.check(c, i, raw, stored)
 	if err == nil {
-		return raw, nil
+		return nil
 	}
 	again := alignedBytes(int(alignUp(o.starts[i+1]) - alignDown(o.starts[i])))
 	n, readErr := o.d.fs.readAt(o.f, again, alignDown(o.starts[i]))
 	skip := o.starts[i] - alignDown(o.starts[i])
 	if int64(n) < skip+int64(len(stored)) {
 		if readErr != io.EOF {
-			return nil, readErr
+			return readErr
 		}
-		return nil, o.condemn(err)
+		return o.condemn(err)
 	}
-	raw, second := o.check(c, i, again[skip:][:len(stored)])
-	if second != nil {
-		return nil, o.condemn(second)
+	if second := o.check(c, i, raw, again[skip:][:len(stored)]); second != nil {
+		return o.condemn(second)
 	}
 	o.d.counts.reread.Add(1)
 	o.d.cfg.OnEvent(Event{Kind: EventReread, Key: o.h.key, Path: o.f.Name(), Err: err})
-	return raw, nil
+	return nil
 }
 
-// check returns the raw bytes of a block: stored itself, or memory that is the
-// block's own.
-func (o *Object) check(c *coder, i int, stored []byte) ([]byte, error) {
+// check verifies a block and brings its raw bytes to raw, unless they are there.
+func (o *Object) check(c *coder, i int, raw, stored []byte) error {
 	e := o.h.blocks[i]
 	if got := crc32c(stored); got != e.storedCRC {
-		return nil, bad("checksum", "block %d has checksum %08x, want %08x", i, got, e.storedCRC)
+		return bad("checksum", "block %d has checksum %08x, want %08x", i, got, e.storedCRC)
 	}
-	n := o.h.blockRawBytes(i)
-	if int64(e.storedBytes) == n {
-		return stored, nil
+	if len(stored) == len(raw) {
+		if &raw[0] != &stored[0] {
+			copy(raw, stored)
+		}
+		return nil
 	}
-	raw := c.decoded(int(n))
 	if err := c.decode(raw, stored, coding{o.h.codec, o.h.planes}); err != nil {
-		return nil, bad("decode", "block %d: %v", i, err)
+		return bad("decode", "block %d: %v", i, err)
 	}
 	if got := crc32c(raw); got != e.rawCRC {
-		return nil, bad("decode", "block %d decodes to checksum %08x, want %08x", i, got, e.rawCRC)
+		return bad("decode", "block %d decodes to checksum %08x, want %08x", i, got, e.rawCRC)
 	}
-	return raw, nil
+	return nil
 }

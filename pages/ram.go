@@ -12,7 +12,7 @@ import (
 
 // hugeMinBytes is the size from which a page gets its whole storage when it is
 // created: one huge page. Smaller pages gain nothing from it.
-const hugeMinBytes = 2 << 20
+const hugeMinBytes = hugeBytes
 
 // fallocateStepBytes bounds one fallocate call. tmpfs undoes an interrupted
 // call entirely, so one call for a whole gigabyte might never get through.
