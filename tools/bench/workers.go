@@ -109,6 +109,10 @@ func (b *bench) together(jobs ...job) (time.Duration, []outcome, error) {
 		return 0, nil, err
 	}
 	first := slices.MinFunc(outcomes, func(a, b outcome) int { return int(a.Start - b.Start) }).Start
-	last := slices.MaxFunc(outcomes, func(a, b outcome) int { return int(a.End - b.End) }).End
-	return time.Duration(last - first), outcomes, nil
+	return time.Duration(lastEnd(outcomes) - first), outcomes, nil
+}
+
+// lastEnd is when the last of them ended, CLOCK_MONOTONIC.
+func lastEnd(outcomes []outcome) int64 {
+	return slices.MaxFunc(outcomes, func(a, b outcome) int { return int(a.End - b.End) }).End
 }
