@@ -108,9 +108,8 @@ func count(from, n int) []int {
 
 // stage begins a generation in the identity and gives the plan.
 func (b *bench) stage(identityDir string, seed int64, m client.Manifest) (*client.Staging, client.Plan, error) {
-	b.count++
 	s, err := client.Stage(b.ctx, identityDir, client.StageOptions{
-		Name: fmt.Sprintf("bench-%d", b.count), Manifest: mustJSON(m), Tokens: tokens(seed, m.NumTokens),
+		Name: fmt.Sprintf("bench-%d", b.count.Add(1)), Manifest: mustJSON(m), Tokens: tokens(seed, m.NumTokens),
 	})
 	if err != nil {
 		return nil, client.Plan{}, err

@@ -106,8 +106,7 @@ func removeLoad(b *bench) (*load, error) {
 	}
 	var gen string
 	l.prepare = func() (err error) {
-		b.count++
-		seed := int64(1e9 + b.count)
+		seed := 1e9 + b.count.Add(1)
 		m := evenManifest(seed, removedPages/worldSize, tinyPage)
 		m.PageGroups[0].PageTokens = 256
 		m.NumTokens = 256 * removedPages / worldSize
@@ -295,8 +294,7 @@ func (b *bench) rate(op, dir string, processes, threads, rounds int) (float64, e
 
 // storeRate writes pages into a staging that is given up then.
 func (b *bench) storeRate(dir string, processes, threads int) (float64, error) {
-	b.count++
-	seed := int64(3<<40 + b.count)
+	seed := 3<<40 + b.count.Add(1)
 	s, _, err := b.stage(dir, seed, evenManifest(seed, scaledPages, smallPage))
 	if err != nil {
 		return 0, err

@@ -7,6 +7,7 @@
 //	bench [flags]         the table
 //	bench scale [flags]   stores of 1,000, 10,000 and 65,536 generations
 //	bench concurrency [flags]   opens beside other work, and many clients at a time
+//	bench soak [flags]    a million opens, and thousands of generations made and removed
 //
 // The mounts run with default flags but for the size of the RAM tier and the
 // places, so what is measured is what a user gets.
@@ -20,6 +21,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -38,6 +40,8 @@ type options struct {
 	sizes   []int // of scale
 
 	generations int // of concurrency
+	opens       int // of soak
+	cycles      int
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet, command string) {
@@ -52,6 +56,10 @@ func (o *options) addFlags(fs *pflag.FlagSet, command string) {
 	case "concurrency":
 		fs.IntVar(&o.generations, "generations", 65_536, "size of the store")
 		fs.IntVar(&o.repeats, "repeats", 5, "repetitions of each measurement")
+		return
+	case "soak":
+		fs.IntVar(&o.opens, "opens", 1_000_000, "opens of pages, with read and close")
+		fs.IntVar(&o.cycles, "cycles", 20_000, "generations staged, published and removed")
 		return
 	}
 	fs.BoolVar(&o.quick, "quick", false, "about two minutes: fewer repetitions, 10,000 generations in place of 65,536")
@@ -103,6 +111,7 @@ func run(ctx context.Context, args []string) error {
 
 var commands = map[string]func(*bench) error{
 	"table": (*bench).table, "scale": (*bench).scale, "concurrency": (*bench).concurrency,
+	"soak": (*bench).soak,
 }
 
 // bench is one run: its places, its mounts and its processes.
@@ -114,8 +123,8 @@ type bench struct {
 	huge   string // a tmpfs with huge pages, see onHuge; "" before
 	mounts []*mounted
 	pool   []*worker
-	held   []*os.File // open while it runs
-	count  int        // of names that must differ
+	held   []*os.File   // open while it runs
+	count  atomic.Int64 // of names that must differ
 }
 
 func newBench(ctx context.Context, o options) (*bench, error) {

@@ -110,8 +110,7 @@ func publishManifest(seed int64) client.Manifest {
 }
 
 func (b *bench) publishOnce(identityDir string) (time.Duration, error) {
-	b.count++
-	seed := int64(1e6 + b.count)
+	seed := 1e6 + b.count.Add(1)
 	s, plan, err := b.stage(identityDir, seed, publishManifest(seed))
 	if err != nil {
 		return 0, err

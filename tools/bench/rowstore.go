@@ -54,8 +54,7 @@ func perPage(ds []time.Duration, n int) float64 {
 // storeOnce stores one generation and deletes it. pages is the time of the
 // writing processes, all that of the whole protocol.
 func (b *bench) storeOnce(identityDir string, perRank int) (pages, all time.Duration, err error) {
-	b.count++
-	seed := int64(b.count)
+	seed := b.count.Add(1)
 	before := time.Now()
 	s, plan, err := b.stage(identityDir, seed, evenManifest(seed, perRank, largePage))
 	if err != nil {
