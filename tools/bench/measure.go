@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // pair is a piece of work done on both sides. Each function does it once and
@@ -42,6 +44,25 @@ func (b *bench) interleave(repeats int, p pair) (t times, err error) {
 		}
 	}
 	return t, nil
+}
+
+// warmed has memory for so many bytes touched before f. Between two rounds a
+// virtual machine may give what is free back to its host, and whoever touches it
+// next waits for that.
+func warmed(bytes int64, f func() (time.Duration, error)) func() (time.Duration, error) {
+	if f == nil {
+		return nil
+	}
+	return func() (time.Duration, error) {
+		b := anonymous(bytes)
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		if err := unix.Munmap(b); err != nil {
+			return 0, err
+		}
+		return f()
+	}
 }
 
 // stat sums up repetitions.

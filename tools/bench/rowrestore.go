@@ -42,8 +42,27 @@ func restoreRow(op string, target float64) func(*bench, *result) error {
 		r.atLeast(target)
 		r.hugeLimit(t, bytes)
 		r.note("a page: %.0f µs, in /dev/shm %.0f µs (four processes at a time)", perPage(t.ours, n), perPage(t.base, n))
+		if op == "map" {
+			return b.mapRead(r, ours, plain, n)
+		}
 		return nil
 	}
+}
+
+// mapRead adds what comes of mappings whose every byte is then read. The memory's
+// own speed, which is the same on both sides, counts for most of that.
+func (b *bench) mapRead(r *result, ours, plain string, n int) error {
+	t, err := b.interleave(b.o.repeats, pair{
+		ours: func() (time.Duration, error) { return b.readOnce("mapread", ours, n, largePage) },
+		base: func() (time.Duration, error) { return b.readOnce("mapread", plain, n, largePage) },
+	})
+	if err != nil {
+		return err
+	}
+	var read result
+	read.speeds(t, int64(worldSize*n)*largePage)
+	r.note("every cache line touched: %s, in /dev/shm %s, %s", read.figure(read.Ours.Median), read.figure(read.Baseline.Median), read.ratio())
+	return nil
 }
 
 // writePlain writes the files of n large pages of each rank below dir.

@@ -4,7 +4,7 @@ package main
 var rows = []row{
 	{"store", "storing 6.9 MB pages, 4 rank processes", "the same writes to files in /dev/shm", storeRow},
 	{"restore-read", "restoring from RAM by read(2) into a buffer, 4 rank processes", "the same reads of files in /dev/shm", restoreRow("read", 1.7)},
-	{"restore-mmap", "restoring from RAM by mmap, every cache line touched, 4 rank processes", "the same of files in /dev/shm", restoreRow("map", 3)},
+	{"restore-mmap", "restoring from RAM by mmap, each 4 KiB touched, 4 rank processes", "the same of files in /dev/shm", restoreRow("map", 3)},
 	{"restore-ordinary", "restoring from RAM by read(2), 4 rank processes", "the same mount with --passthrough=off, nothing in the kernel's cache", ordinaryRow},
 	{"restore-disk", "restoring from disk, cold, checksums verified", "direct reads of the same files, as many at a time", diskRow},
 	{"small", "open, read and close of 64 KiB pages, one process", "the same mount with --passthrough=off, nothing in the kernel's cache", smallRow},

@@ -21,20 +21,20 @@ func storeRow(b *bench, r *result) error {
 		return err
 	}
 	n := b.pagesPerRank()
+	bytes := int64(worldSize*n) * largePage
 	var whole []time.Duration
 	t, err := b.interleave(b.o.repeats, pair{
-		ours: func() (time.Duration, error) {
+		ours: warmed(bytes, func() (time.Duration, error) {
 			d, all, err := b.storeOnce(dir, n)
 			whole = append(whole, all)
 			return d, err
-		},
-		base:  func() (time.Duration, error) { return b.storePlain(filepath.Join(b.shm, "store"), n) },
-		limit: b.onHuge(func(dir string) (time.Duration, error) { return b.storePlain(dir, n) }),
+		}),
+		base:  warmed(bytes, func() (time.Duration, error) { return b.storePlain(filepath.Join(b.shm, "store"), n) }),
+		limit: warmed(bytes, b.onHuge(func(dir string) (time.Duration, error) { return b.storePlain(dir, n) })),
 	})
 	if err != nil {
 		return err
 	}
-	bytes := int64(worldSize*n) * largePage
 	r.speeds(t, bytes)
 	r.atLeast(2)
 	r.hugeLimit(t, bytes)
