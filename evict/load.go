@@ -196,13 +196,13 @@ func (t *Tiers) lost(p *index.Page, why error) error {
 const ReasonLost index.Reason = "a page of it was lost"
 
 // Prefetch has pages of a generation brought to RAM, in the order in which ranks
-// ask for them, as many at a time as there are loaders. ps are the pages of the
-// slots. It does not wait.
+// ask for them (each in its own, all at the same time), as many at a time as there
+// are loaders. ps are the pages of the slots. It does not wait.
 func (t *Tiers) Prefetch(g *index.Generation, l *index.Layout, slots []int, ps []*index.Page) {
 	var want []*index.Page
 	first := false
-	for n, p := range ps {
-		if !t.InRAM(p.ID) {
+	for _, n := range inTurn(l, slots) {
+		if p := ps[n]; !t.InRAM(p.ID) {
 			want = append(want, p)
 			first = t.hints.want(p.ID, g.ID, ownPage(g, l, slots[n])) || first
 		}
@@ -219,6 +219,24 @@ func (t *Tiers) Prefetch(g *index.Generation, l *index.Layout, slots []int, ps [
 	default: // so much is wanted that an open will come first anyway
 		t.brought(len(want))
 	}
+}
+
+// inTurn orders the slots by their place in their rank, then by rank: it gives
+// their indices.
+func inTurn(l *index.Layout, slots []int) []int {
+	of := make([]int, l.Total()) // one more than the index of each slot
+	for n, slot := range slots {
+		of[slot] = n + 1
+	}
+	order := make([]int, 0, len(slots))
+	for place := range l.PerRank() {
+		for slot := place; slot < len(of); slot += l.PerRank() {
+			if n := of[slot]; n > 0 {
+				order = append(order, n-1)
+			}
+		}
+	}
+	return order
 }
 
 // brought says that so many pages are no longer wanted.
