@@ -11,7 +11,7 @@ import (
 // that is in RAM.
 type load struct {
 	pages   []string     // in RAM; they are opened meanwhile
-	threads int          // of its clients
+	threads int          // of its clients, and of the daemon where it works for them meanwhile
 	prepare func() error // before each run, not measured; may be nil
 	run     func() error
 }
@@ -138,7 +138,7 @@ func diskLoad(b *bench) (*load, error) {
 		gens = append(gens, g)
 	}
 	next := 0
-	l.threads = worldSize
+	l.threads = 2 * worldSize // a page of each is read, and another one brought meanwhile
 	l.run = func() error {
 		if objects, err := objectFiles(filepath.Join(d.m.state, "disk")); err != nil {
 			return err
