@@ -68,7 +68,7 @@ func TestAdoptBesideTheService(t *testing.T) {
 				for _, p := range rows {
 					s.must(s.read(p))
 					if p.Disk() != 0 {
-						s.evictCopy(p, s.Live.Leased)
+						s.evictCopy(p.ID, s.Live.Leased)
 					}
 				}
 			}

@@ -25,6 +25,8 @@ func (t *Tiers) Check(ctx context.Context, staged func(pages.ID) bool) ([]Findin
 		held += Charge(p.Bytes)
 		if !t.InRAM(id) {
 			c.found(FindRAM, "page %d is in RAM, the tiers do not know it", id)
+		} else if t.res.mistakesDisk(p) {
+			c.found(FindRecord, "the tiers mistake whether page %d, which takes %d bytes on disk, is only in RAM", id, p.Disk())
 		}
 		return nil
 	})

@@ -121,6 +121,7 @@ func (c *comparison) recovered(g *index.Generation) {
 	for _, id := range contents.Pages {
 		t.Live.Publish(id)
 	}
+	t.followDisk(contents.Pages)
 	t.Published(g, contents, index.Kinship{}, Brought{})
 	if t.Again != nil {
 		t.Again(g)
@@ -195,7 +196,7 @@ func (c *comparison) records(ctx context.Context) error {
 			continue // trouble, or written meanwhile
 		}
 		c.gone++
-		if _, err := t.Index.SetDisk([]index.DiskChange{{ID: id}}); err != nil {
+		if _, err := t.setDisk([]index.DiskChange{{ID: id}}); err != nil {
 			return err
 		}
 		if !t.InRAM(id) && !t.hasFile(id) {

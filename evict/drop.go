@@ -90,8 +90,8 @@ func (p *pass) homeless(ctx context.Context) {
 	p.evict(ctx, es, false)
 	wanted := map[pages.ID]*resident{}
 	for _, e := range es {
-		if e.page.Disk() == 0 {
-			wanted[e.page.ID] = e
+		if e.dirty() {
+			wanted[e.id] = e
 		}
 	}
 	if len(wanted) == 0 {
@@ -105,7 +105,7 @@ func (p *pass) homeless(ctx context.Context) {
 		return true
 	})
 	for id, g := range homes {
-		p.res.add(wanted[id].page, g.ID, false)
+		p.res.move(wanted[id], g.ID, false, false)
 	}
 }
 
@@ -115,7 +115,7 @@ func (p *pass) neededByCurrent(es []*resident) []*resident {
 	if p.needed == nil {
 		p.needed = p.neededLoose()
 	}
-	return slices.DeleteFunc(es, func(e *resident) bool { return !p.needed[e.page.ID] })
+	return slices.DeleteFunc(es, func(e *resident) bool { return !p.needed[e.id] })
 }
 
 // neededLoose gives, of the loose pages that are in RAM only, those that some

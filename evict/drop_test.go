@@ -169,7 +169,7 @@ func TestFlushOrder(t *testing.T) {
 	order := func() (gs []*index.Generation) {
 		es, warmest := s.flushOrder()
 		for _, e := range es {
-			if g := s.idx.GenerationByID(warmest[e.page.ID]); !slices.Contains(gs, g) {
+			if g := s.idx.GenerationByID(warmest[e.id]); !slices.Contains(gs, g) {
 				gs = append(gs, g)
 			}
 		}

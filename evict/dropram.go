@@ -35,19 +35,19 @@ func (t *Tiers) DropRAM(ctx context.Context, tell func(DroppedRAM)) (DroppedRAM,
 	}
 	es := t.res.all()
 	for _, e := range es {
-		d.Of, d.OfBytes = d.Of+1, d.OfBytes+e.page.Bytes
-		if e.page.Disk() == 0 {
-			d.DirtyBytes += e.page.Bytes
+		d.Of, d.OfBytes = d.Of+1, d.OfBytes+e.bytes()
+		if e.dirty() {
+			d.DirtyBytes += e.bytes()
 		}
 	}
 	tell(d)
 	err := t.writeAll(ctx, es, func(e *resident) {
-		d.Written, d.WrittenBytes = d.Written+1, d.WrittenBytes+e.page.Bytes
+		d.Written, d.WrittenBytes = d.Written+1, d.WrittenBytes+e.bytes()
 	}, func() { tell(d) })
 	if err != nil {
 		for _, e := range es {
-			if e.page.Disk() == 0 {
-				d.Unwritten, d.UnwrittenBytes = d.Unwritten+1, d.UnwrittenBytes+e.page.Bytes
+			if e.dirty() {
+				d.Unwritten, d.UnwrittenBytes = d.Unwritten+1, d.UnwrittenBytes+e.bytes()
 			}
 		}
 		return d, err
@@ -58,13 +58,13 @@ func (t *Tiers) DropRAM(ctx context.Context, tell func(DroppedRAM)) (DroppedRAM,
 		if ctx.Err() != nil {
 			return d, ctx.Err()
 		}
-		bytes := e.page.Bytes
+		bytes := e.bytes()
 		switch {
-		case !t.InRAM(e.page.ID): // it went meanwhile
+		case !t.InRAM(e.id): // it went meanwhile
 			d.Dropped, d.DroppedBytes = d.Dropped+1, d.DroppedBytes+bytes
-		case e.page.Disk() == 0:
+		case e.dirty():
 			d.Unwritten, d.UnwrittenBytes = d.Unwritten+1, d.UnwrittenBytes+bytes
-		case t.evictCopy(e.page, leased):
+		case t.evictCopy(e.id, leased):
 			d.Dropped, d.DroppedBytes = d.Dropped+1, d.DroppedBytes+bytes
 		default:
 			d.Leased, d.LeasedBytes = d.Leased+1, d.LeasedBytes+bytes
@@ -77,7 +77,7 @@ func (t *Tiers) DropRAM(ctx context.Context, tell func(DroppedRAM)) (DroppedRAM,
 // writeAll writes those of the pages that have no disk copy, and sees that all
 // copies survive a power loss. wrote is called for each, tell now and then.
 func (t *Tiers) writeAll(ctx context.Context, es []*resident, wrote func(*resident), tell func()) error {
-	dirty := slices.DeleteFunc(slices.Clone(es), func(e *resident) bool { return e.page.Disk() != 0 })
+	dirty := slices.DeleteFunc(slices.Clone(es), func(e *resident) bool { return !e.dirty() })
 	if t.WritePolicy == WriteNever {
 		dirty = nil
 	}
@@ -89,13 +89,13 @@ func (t *Tiers) writeAll(ctx context.Context, es []*resident, wrote func(*reside
 			}
 			t.writeBack(ctx, batch, storing{again: true, margin: margin, count: &t.Counts.WrittenDrop})
 			for _, e := range batch {
-				if e.page.Disk() != 0 {
+				if !e.dirty() {
 					wrote(e)
 				}
 			}
 			tell()
 		}
-		dirty = slices.DeleteFunc(dirty, func(e *resident) bool { return e.page.Disk() != 0 })
+		dirty = slices.DeleteFunc(dirty, func(e *resident) bool { return !e.dirty() })
 	}
 	t.saveBlobs(ctx)
 	if err := t.Disk.SyncAll(); err != nil {

@@ -237,7 +237,7 @@ func (p *pass) evict(ctx context.Context, es []*resident, own bool) (evicted int
 		if !own && p.done(ctx) {
 			break
 		}
-		if e.page.Disk() != 0 && p.evictCopy(e.page, p.leased) {
+		if !e.dirty() && p.evictCopy(e.id, p.leased) {
 			evicted++
 		}
 	}
@@ -265,7 +265,7 @@ func (p *pass) putAside(ctx context.Context, home index.ObjectID) {
 	}
 	for _, own := range []bool{true, false} {
 		es := p.res.of(home, own)
-		dirty := slices.DeleteFunc(slices.Clone(es), func(e *resident) bool { return e.page.Disk() != 0 || p.leased(e.page.ID) })
+		dirty := slices.DeleteFunc(slices.Clone(es), func(e *resident) bool { return !e.dirty() || p.leased(e.id) })
 		p.writeBack(ctx, dirty, storing{room: true, on: p.res.owner, count: &p.Counts.WrittenEvict})
 		n := p.evict(ctx, es, own)
 		p.note(home, own, n, "written to disk and evicted from RAM", reasonPinned)
@@ -284,7 +284,7 @@ func (p *pass) writeBackPart(ctx context.Context, home index.ObjectID, own bool)
 	var dirty, loose []*resident
 	for _, e := range p.res.of(home, own) {
 		switch {
-		case e.page.Disk() != 0 || p.leased(e.page.ID):
+		case !e.dirty() || p.leased(e.id):
 		case e.loose:
 			loose = append(loose, e)
 		default:
@@ -308,26 +308,26 @@ func (p *pass) enough(es []*resident) []*resident {
 		if over <= 0 && i > 0 {
 			return es[:i]
 		}
-		over -= Charge(e.page.Bytes)
+		over -= Charge(e.bytes())
 	}
 	return es
 }
 
 // evictCopy removes the RAM copy of a page that is on disk.
-func (t *Tiers) evictCopy(p *index.Page, leased func(pages.ID) bool) bool {
-	e, ok := t.res.claim(p.ID, leased)
+func (t *Tiers) evictCopy(id pages.ID, leased func(pages.ID) bool) bool {
+	e, ok := t.res.claim(id, leased)
 	if !ok {
 		return false
 	}
-	if err := t.removeCopy(p.ID, Charge(p.Bytes)); err != nil {
-		t.Log.Warn("a page could not be removed from RAM", "page", uint64(p.ID), "error", err)
+	if err := t.removeCopy(id, Charge(e.bytes())); err != nil {
+		t.Log.Warn("a page could not be removed from RAM", "page", uint64(id), "error", err)
 		t.res.unclaim(e)
 		return false
 	}
-	t.hints.evicted(p.ID, e.home, e.own)
+	t.hints.evicted(id, e.home, e.own)
 	t.res.removed(e)
 	t.Counts.EvictedPages.Add(1)
-	t.Counts.EvictedBytes.Add(p.Bytes)
+	t.Counts.EvictedBytes.Add(e.bytes())
 	age := max(t.now()-e.since, 0)
 	t.Counts.EvictedAge.Add(int64(age))
 	if t.Evicted != nil {

@@ -31,7 +31,7 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 	}
 	unknown := t.awaitAdopted(ctx)
 	es, warmest := t.flushOrder()
-	on := func(e *resident) index.ObjectID { return warmest[e.page.ID] }
+	on := func(e *resident) index.ObjectID { return warmest[e.id] }
 	lastTold := t.Now()
 	for batch := range slices.Chunk(es, flushBatch) {
 		if ctx.Err() != nil {
@@ -47,15 +47,15 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 	}
 	t.saveBlobs(ctx)
 	for _, e := range es {
-		if e.page.Disk() != 0 {
+		if !e.dirty() {
 			f.Pages++
-			f.Bytes += e.page.Bytes
+			f.Bytes += e.bytes()
 		}
 	}
 	f.LeftBytes = unknown
 	for _, e := range t.res.dirty() {
 		f.Left++
-		f.LeftBytes += e.page.Bytes
+		f.LeftBytes += e.bytes()
 	}
 	return f
 }
@@ -86,7 +86,7 @@ func (t *Tiers) flushOrder() (es []*resident, warmest map[pages.ID]index.ObjectI
 	})
 	es = t.res.dirty()
 	slices.SortFunc(es, func(a, b *resident) int {
-		return cmp.Or(cmp.Compare(rank[b.page.ID], rank[a.page.ID]), cmp.Compare(a.page.ID, b.page.ID))
+		return cmp.Or(cmp.Compare(rank[b.id], rank[a.id]), cmp.Compare(a.id, b.id))
 	})
 	return es, warmest
 }
@@ -96,7 +96,7 @@ func (t *Tiers) flushOrder() (es []*resident, warmest map[pages.ID]index.ObjectI
 func (t *Tiers) Unsaved() []*index.Generation {
 	left := map[pages.ID]bool{}
 	for _, e := range t.res.dirty() {
-		left[e.page.ID] = true
+		left[e.id] = true
 	}
 	if len(left) == 0 {
 		return nil

@@ -12,20 +12,32 @@ import (
 	"ckptfs/pages"
 )
 
-// resident is a published page that has a copy in the RAM tier.
+// resident is a published page that has a copy in the RAM tier. There may be
+// millions, so it has what eviction looks at and no more: 80 bytes, and some 30 in
+// the table of its shard. Who writes the page asks the index for the rest.
 type resident struct {
-	page *index.Page
+	id        pages.ID
+	pageBytes int32         // at most 1 GiB
+	onDisk    atomic.Bool   // the index says that the disk tier has it
+	since     time.Duration // when it came to RAM
+
 	home index.ObjectID // see retention: the shortest generation that has it
-	own  bool           // only its home can have it
+	next *resident      // of the same home
+	prev *resident
+	own  bool // only its home can have it
 	// loose: what descends from the home need not have the page.
 	loose bool
-	since time.Duration // when it came to RAM
 
-	busy    chan struct{} // not nil while its RAM copy is being removed; closed then
 	writing bool          // a write-back is under way
+	busy    chan struct{} // not nil while its RAM copy is being removed; closed then
 	fails   atomic.Int32  // write-backs that failed in a row
 	retryAt atomic.Int64  // a time.Duration; not written before
 }
+
+func (e *resident) bytes() int64 { return int64(e.pageBytes) }
+
+// dirty reports whether the page is only in RAM.
+func (e *resident) dirty() bool { return !e.onDisk.Load() }
 
 // residency knows which published pages are in RAM. Shards are locked apart from
 // the list by home; the list's lock may be taken under a shard's, never the
@@ -39,7 +51,7 @@ type residency struct {
 	removals atomic.Uint64 // counted under the page's shard's lock
 	homes    struct {
 		sync.Mutex
-		m map[index.ObjectID]map[pages.ID]*resident
+		m map[index.ObjectID]*resident // the first of a list
 	}
 }
 
@@ -48,7 +60,7 @@ func newResidency() *residency {
 	for i := range r.shards {
 		r.shards[i].pages = map[pages.ID]*resident{}
 	}
-	r.homes.m = map[index.ObjectID]map[pages.ID]*resident{}
+	r.homes.m = map[index.ObjectID]*resident{}
 	return r
 }
 
@@ -64,33 +76,80 @@ func (r *residency) enter(p *index.Page, home index.ObjectID, own, loose bool) {
 	defer s.Unlock()
 	e := s.pages[p.ID]
 	if e == nil {
-		e = &resident{page: p, since: r.now()}
+		e = &resident{id: p.ID, pageBytes: int32(p.Bytes), since: r.now()}
 		s.pages[p.ID] = e
 	} else {
 		r.unlist(e)
 	}
+	e.onDisk.Store(p.Disk() != 0)
 	r.list(e, home, own, loose)
 }
 
-// list enters the page under its home; both are guarded by the list's lock.
+// move gives a page that is still there another home.
+func (r *residency) move(e *resident, home index.ObjectID, own, loose bool) {
+	s := &r.shards[uint64(e.id)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	if s.pages[e.id] == e {
+		r.unlist(e)
+		r.list(e, home, own, loose)
+	}
+}
+
+// followDisk takes over whether the page is on disk, which has just changed. The
+// page is asked under the lock, so that the last one who asks has the last word.
+func (r *residency) followDisk(p *index.Page) {
+	s := &r.shards[uint64(p.ID)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	if e := s.pages[p.ID]; e != nil {
+		e.onDisk.Store(p.Disk() != 0)
+	}
+}
+
+// mistakesDisk reports whether a page in RAM has another state on disk than the
+// index says.
+func (r *residency) mistakesDisk(p *index.Page) bool {
+	s := &r.shards[uint64(p.ID)%uint64(len(r.shards))]
+	s.Lock()
+	defer s.Unlock()
+	e := s.pages[p.ID]
+	return e != nil && e.dirty() != (p.Disk() == 0)
+}
+
+// list enters the page under its home; all that has to do with it is guarded by
+// the list's lock.
 func (r *residency) list(e *resident, home index.ObjectID, own, loose bool) {
 	r.homes.Lock()
 	defer r.homes.Unlock()
 	e.home, e.own, e.loose = home, own, loose
-	m := r.homes.m[e.home]
-	if m == nil {
-		m = map[pages.ID]*resident{}
-		r.homes.m[e.home] = m
+	if e.next = r.homes.m[home]; e.next != nil {
+		e.next.prev = e
 	}
-	m[e.page.ID] = e
+	r.homes.m[home] = e
 }
 
 func (r *residency) unlist(e *resident) {
 	r.homes.Lock()
 	defer r.homes.Unlock()
-	delete(r.homes.m[e.home], e.page.ID)
-	if len(r.homes.m[e.home]) == 0 {
+	if e.next != nil {
+		e.next.prev = e.prev
+	}
+	switch {
+	case e.prev != nil:
+		e.prev.next = e.next
+	case e.next != nil:
+		r.homes.m[e.home] = e.next
+	default:
 		delete(r.homes.m, e.home)
+	}
+	e.next, e.prev = nil, nil
+}
+
+// at calls f with every page of a home. The list's lock is held.
+func (r *residency) at(home index.ObjectID, f func(*resident)) {
+	for e := r.homes.m[home]; e != nil; e = e.next {
+		f(e)
 	}
 }
 
@@ -124,10 +183,10 @@ func (r *residency) claim(id pages.ID, leased func(pages.ID) bool) (*resident, b
 
 // removed forgets a claimed page: its RAM copy is gone.
 func (r *residency) removed(e *resident) {
-	s := &r.shards[uint64(e.page.ID)%uint64(len(r.shards))]
+	s := &r.shards[uint64(e.id)%uint64(len(r.shards))]
 	s.Lock()
 	defer s.Unlock()
-	delete(s.pages, e.page.ID)
+	delete(s.pages, e.id)
 	r.removals.Add(1)
 	r.unlist(e)
 	close(e.busy)
@@ -135,7 +194,7 @@ func (r *residency) removed(e *resident) {
 
 // unclaim gives a claimed page back.
 func (r *residency) unclaim(e *resident) {
-	s := &r.shards[uint64(e.page.ID)%uint64(len(r.shards))]
+	s := &r.shards[uint64(e.id)%uint64(len(r.shards))]
 	s.Lock()
 	defer s.Unlock()
 	close(e.busy)
@@ -167,10 +226,10 @@ func (r *residency) take(id pages.ID) bool {
 // setWriting marks the page as being written back, or not. False if somebody
 // else does it already or the page has gone.
 func (r *residency) setWriting(e *resident, on bool) bool {
-	s := &r.shards[uint64(e.page.ID)%uint64(len(r.shards))]
+	s := &r.shards[uint64(e.id)%uint64(len(r.shards))]
 	s.Lock()
 	defer s.Unlock()
-	if s.pages[e.page.ID] != e || on && (e.writing || e.busy != nil) {
+	if s.pages[e.id] != e || on && (e.writing || e.busy != nil) {
 		return false
 	}
 	e.writing = on
@@ -183,12 +242,12 @@ func (r *residency) of(home index.ObjectID, own bool) []*resident {
 	r.homes.Lock()
 	defer r.homes.Unlock()
 	var es []*resident
-	for _, e := range r.homes.m[home] {
+	r.at(home, func(e *resident) {
 		if e.own == own {
 			es = append(es, e)
 		}
-	}
-	slices.SortFunc(es, func(a, b *resident) int { return cmp.Compare(b.page.ID, a.page.ID) })
+	})
+	slices.SortFunc(es, func(a, b *resident) int { return cmp.Compare(b.id, a.id) })
 	return es
 }
 
@@ -206,7 +265,7 @@ func (r *residency) owner(e *resident) index.ObjectID {
 func (r *residency) rehome(from, to index.ObjectID) {
 	for _, own := range []bool{false, true} {
 		for _, e := range r.of(from, own) {
-			r.enter(e.page, to, own && to == from, e.loose)
+			r.move(e, to, own && to == from, e.loose)
 		}
 	}
 }
@@ -216,19 +275,19 @@ func (r *residency) summary() []retention.Resident {
 	r.homes.Lock()
 	defer r.homes.Unlock()
 	all := make([]retention.Resident, 0, len(r.homes.m))
-	for home, m := range r.homes.m {
+	for home := range r.homes.m {
 		s := retention.Resident{Gen: retention.ID(home)}
-		for _, e := range m {
+		r.at(home, func(e *resident) {
 			b := &s.Shared
 			if e.own {
 				b = &s.Own
 			}
-			if e.page.Disk() == 0 {
-				b.Dirty += Charge(e.page.Bytes)
+			if e.dirty() {
+				b.Dirty += Charge(e.bytes())
 			} else {
-				b.Clean += Charge(e.page.Bytes)
+				b.Clean += Charge(e.bytes())
 			}
-		}
+		})
 		all = append(all, s)
 	}
 	return all
@@ -238,11 +297,11 @@ func (r *residency) summary() []retention.Resident {
 func (r *residency) coldBytes() (sum int64) {
 	r.homes.Lock()
 	defer r.homes.Unlock()
-	for _, e := range r.homes.m[0] {
-		if e.page.Disk() != 0 {
-			sum += Charge(e.page.Bytes)
+	r.at(0, func(e *resident) {
+		if !e.dirty() {
+			sum += Charge(e.bytes())
 		}
-	}
+	})
 	return sum
 }
 
@@ -251,12 +310,12 @@ func (r *residency) looseDirty() map[pages.ID]*resident {
 	r.homes.Lock()
 	defer r.homes.Unlock()
 	es := map[pages.ID]*resident{}
-	for _, m := range r.homes.m {
-		for id, e := range m {
-			if e.loose && e.page.Disk() == 0 {
-				es[id] = e
+	for home := range r.homes.m {
+		r.at(home, func(e *resident) {
+			if e.loose && e.dirty() {
+				es[e.id] = e
 			}
-		}
+		})
 	}
 	return es
 }
@@ -268,7 +327,7 @@ func (r *residency) dirty() []*resident {
 		s := &r.shards[i]
 		s.Lock()
 		for _, e := range s.pages {
-			if e.page.Disk() == 0 {
+			if e.dirty() {
 				es = append(es, e)
 			}
 		}
@@ -296,5 +355,5 @@ func (r *residency) unwritable(id pages.ID, any bool) bool {
 	s.Lock()
 	defer s.Unlock()
 	e := s.pages[id]
-	return e != nil && e.busy == nil && e.page.Disk() == 0 && (any || e.fails.Load() >= maxFails)
+	return e != nil && e.busy == nil && e.dirty() && (any || e.fails.Load() >= maxFails)
 }

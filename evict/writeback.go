@@ -28,30 +28,30 @@ const yieldTime = 100 * time.Millisecond
 // writeBack writes the pages to the disk tier, several at a time, and records
 // it in one transaction. Pages whose last writes failed wait for their time.
 func (t *Tiers) writeBack(ctx context.Context, es []*resident, how storing) {
-	now := t.now()
-	work := make(chan *resident)
+	due, rows := t.due(es, how)
+	work := make(chan int)
 	var mu sync.Mutex
 	var done []written
 	var wg sync.WaitGroup
-	for range min(max(t.Writers, 1), max(len(es), 1)) {
+	for range min(max(t.Writers, 1), max(len(due), 1)) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			for e := range work {
-				if n, ok := t.writeOne(ctx, e, how); ok {
+			for i := range work {
+				if n, ok := t.writeOne(ctx, due[i], rows[i], how); ok {
 					mu.Lock()
-					done = append(done, written{e.page, n})
+					done = append(done, written{rows[i], n})
 					mu.Unlock()
 				}
 			}
 		}()
 	}
-	for _, e := range es {
+	for i := range due {
 		if ctx.Err() != nil {
 			break
 		}
-		if e.page.Disk() == 0 && (how.again || e.retryAt.Load() <= int64(now)) {
-			work <- e
+		if rows[i] != nil { // else it went meanwhile
+			work <- i
 		}
 	}
 	close(work)
@@ -59,6 +59,23 @@ func (t *Tiers) writeBack(ctx context.Context, es []*resident, how storing) {
 	if len(done) > 0 {
 		t.record(done)
 	}
+}
+
+// due chooses the pages whose time it is to be written, with their rows.
+func (t *Tiers) due(es []*resident, how storing) (due []*resident, rows []*index.Page) {
+	now := int64(t.now())
+	var ids []pages.ID
+	for _, e := range es {
+		if e.dirty() && (how.again || e.retryAt.Load() <= now) {
+			due, ids = append(due, e), append(ids, e.id)
+		}
+	}
+	rows, err := t.Index.Pages(ids)
+	if err != nil {
+		t.Log.Warn("pages that are to be written to disk could not be looked up", "pages", len(ids), "error", err)
+		return nil, nil
+	}
+	return due, rows
 }
 
 // written is a page that has an object on disk, and what that takes there.
@@ -76,7 +93,7 @@ func (t *Tiers) record(done []written) {
 		changes[i] = index.DiskChange{ID: w.page.ID, Bytes: w.stored}
 		keys[w.page.ID] = w.page.Key
 	}
-	gone, err := t.Index.SetDisk(changes)
+	gone, err := t.setDisk(changes)
 	if err != nil {
 		t.Log.Warn("disk copies could not be recorded; they are found again later", "pages", len(done), "error", err)
 		return
@@ -86,6 +103,33 @@ func (t *Tiers) record(done []written) {
 	for _, id := range gone {
 		t.hints.drop(id)
 		t.removeObject(keys[id])
+	}
+}
+
+// setDisk records what the disk tier has.
+func (t *Tiers) setDisk(changes []index.DiskChange) (gone []pages.ID, err error) {
+	if gone, err = t.Index.SetDisk(changes); err != nil {
+		return nil, err
+	}
+	ids := make([]pages.ID, len(changes))
+	for i, c := range changes {
+		ids[i] = c.ID
+	}
+	t.followDisk(ids)
+	return gone, nil
+}
+
+// followDisk tells the residency what the index says of disk copies.
+func (t *Tiers) followDisk(ids []pages.ID) {
+	rows, err := t.Index.Pages(ids)
+	if err != nil {
+		t.Log.Warn("pages could not be looked up; some of them may be written to disk again", "pages", len(ids), "error", err)
+		return
+	}
+	for _, p := range rows {
+		if p != nil {
+			t.res.followDisk(p)
+		}
 	}
 }
 
@@ -101,28 +145,28 @@ func (t *Tiers) removeObject(k pages.Key) {
 }
 
 // writeOne writes one page. Reads from disk go first, for a while.
-func (t *Tiers) writeOne(ctx context.Context, e *resident, how storing) (stored int64, ok bool) {
+func (t *Tiers) writeOne(ctx context.Context, e *resident, p *index.Page, how storing) (stored int64, ok bool) {
 	if !t.res.setWriting(e, true) {
 		return 0, false
 	}
 	defer t.res.setWriting(e, false)
 	t.yield(ctx)
-	stored, err := t.store(ctx, e.page.ID, e.page.Key, e.page.Bytes, how, how.onBehalf(e))
+	stored, err := t.store(ctx, e.id, p.Key, p.Bytes, how, how.onBehalf(e))
 	if errors.Is(err, errNotInRAM) {
 		return 0, false // its row went meanwhile
 	}
-	if _, there := t.res.homeOf(e.page.ID); err != nil && !there {
+	if _, there := t.res.homeOf(e.id); err != nil && !there {
 		return 0, false // its generation went to make room for others
 	}
 	if err != nil {
-		t.failed(e, err)
+		t.failed(e, p, err)
 		return 0, false
 	}
 	e.fails.Store(0)
 	return stored, true
 }
 
-func (t *Tiers) failed(e *resident, err error) {
+func (t *Tiers) failed(e *resident, p *index.Page, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
@@ -132,7 +176,7 @@ func (t *Tiers) failed(e *resident, err error) {
 	e.retryAt.Store(int64(t.now() + wait))
 	now := max(int64(t.now()), 1)
 	if last := t.failLogged.Load(); (last == 0 || now-last >= int64(failLogEvery)) && t.failLogged.CompareAndSwap(last, now) {
-		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", e.page.Key, "bytes", e.page.Bytes, "tries", fails, "failures", all, "error", err)
+		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", p.Key, "bytes", p.Bytes, "tries", fails, "failures", all, "error", err)
 	}
 }
 

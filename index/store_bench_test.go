@@ -25,7 +25,7 @@ const (
 
 // benchPublication plans a generation of 224 pages: 4 ranks, each with 40
 // attention pages, 15 recurrent ones and an auxiliary one.
-func benchPublication(b *testing.B, x *Index, i *Identity, tokens []byte) *Publication {
+func benchPublication(b testing.TB, x *Index, i *Identity, tokens []byte) *Publication {
 	b.Helper()
 	n := len(tokens) / tokenBytes
 	var positions, groups strings.Builder
@@ -63,7 +63,7 @@ func hashed(n int, what string) [32]byte {
 // fill publishes n generations of one identity with 15 or 16 new pages each
 // and 64 in all, without the work of Derive. ends, if not nil, says where some
 // of them end; the others end anywhere.
-func fill(b *testing.B, x *Index, i *Identity, n int, ends func(int) (ending, bool)) {
+func fill(b testing.TB, x *Index, i *Identity, n int, ends func(int) (ending, bool)) {
 	b.Helper()
 	p := benchPublication(b, x, i, repeated(40_239, 1))
 	manifest := x.zstd.encode(p.Contents.Manifest)
@@ -279,6 +279,58 @@ func benchRetire(b *testing.B, x *Index, i *Identity) {
 			b.Fatal(err)
 		}
 	})
+}
+
+// BenchmarkProbe looks for the longest prefix among many in memory, where it is
+// near the end, and where there is none; the tokens are hashed already.
+func BenchmarkProbe(b *testing.B) {
+	chain := must(NewChain(Digest{}, repeated(benchTokens, 5), nil))
+	var p prefixes[*Generation]
+	for k := range manyGens {
+		e, ok := benchEnding(chain, k)
+		if !ok {
+			e = ending{1000, Prefix{768, hashed(k, "root"), hashed(k, "prefix")}, uint64(k), true}
+		}
+		p.add(&Generation{NumTokens: e.tokens, Prefix: e.prefix, TailHash: e.tail, HasTail: e.hasTail, seq: int64(k)})
+	}
+	miss := must(NewChain(Digest{}, repeated(benchTokens, 6), nil))
+	for name, c := range map[string]*Chain{"hit": chain, "miss": miss} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if g := p.longest(c, benchTokens, math.MaxInt64); (g == nil) != (name == "miss") {
+					b.Fatal(g)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkContents encodes and decodes what is stored of a generation of 224
+// pages.
+func BenchmarkContents(b *testing.B) {
+	x := must(Open(filepath.Join(b.TempDir(), "index.db"), Options{}))
+	defer x.Close()
+	p := benchPublication(b, x, newIdentity(b, x, ""), repeated(40_239, 1))
+	doc := p.Identity.Document()
+	manifest, list := x.zstd.encode(p.Contents.Manifest), encodePageList(p.Contents.Pages)
+	for _, c := range []struct {
+		name string
+		op   func()
+	}{
+		{"published manifest", func() { must(p.Manifest.PublishedJSON(doc.Digest, doc.WorldSize, p.Derived)) }},
+		{"compress", func() { x.zstd.encode(p.Contents.Manifest) }},
+		{"decompress", func() { must(x.zstd.decode(manifest)) }},
+		{"encode pages", func() { encodePageList(p.Contents.Pages) }},
+		{"decode pages", func() { must(decodePageList(list)) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.op()
+			}
+		})
+	}
 }
 
 func benchOpen(b *testing.B, path string) {
