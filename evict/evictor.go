@@ -328,7 +328,7 @@ func (t *Tiers) evictCopy(id pages.ID, leased func(pages.ID) bool) bool {
 	t.res.removed(e)
 	t.Counts.EvictedPages.Add(1)
 	t.Counts.EvictedBytes.Add(e.bytes())
-	age := max(t.now()-e.since, 0)
+	age := max(t.now()-e.since.duration(), 0)
 	t.Counts.EvictedAge.Add(int64(age))
 	if t.Evicted != nil {
 		t.Evicted(age)

@@ -24,6 +24,6 @@ const (
 	// A hint is in the table by page; its home, and where that moved, are in two
 	// others, which are smaller.
 	hintBytes = 8 + int64(unsafe.Sizeof(hint{})) + mapEntryBytes + 2*(8+8+mapEntryBytes)
-	// A page in RAM is in the table by page and in that of its home.
-	residentBytes = int64(unsafe.Sizeof(resident{})) + 2*(8+8+mapEntryBytes)
+	// A page in RAM is in the table by page and in the list of its home.
+	residentBytes = int64(unsafe.Sizeof(resident{})) + 8 + 8 + mapEntryBytes
 )

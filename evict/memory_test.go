@@ -11,7 +11,7 @@ import (
 
 // maxResidentMemory is what the README tells operators of a page in RAM, and half
 // as much again.
-const maxResidentMemory = 160 // bytes
+const maxResidentMemory = 132 // bytes
 
 // TestMemoryPerPage bounds what is kept for a page in RAM.
 func TestMemoryPerPage(t *testing.T) {

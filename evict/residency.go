@@ -13,25 +13,45 @@ import (
 )
 
 // resident is a published page that has a copy in the RAM tier. There may be
-// millions, so it has what eviction looks at and no more: 80 bytes, and some 30 in
+// millions, so it has what eviction looks at and no more: 64 bytes, and some 24 in
 // the table of its shard. Who writes the page asks the index for the rest.
 type resident struct {
 	id        pages.ID
-	pageBytes int32         // at most 1 GiB
-	onDisk    atomic.Bool   // the index says that the disk tier has it
-	since     time.Duration // when it came to RAM
+	pageBytes int32       // at most 1 GiB
+	onDisk    atomic.Bool // the index says that the disk tier has it
+	since     sinceStart  // when it came to RAM
+
+	own     bool // only its home can have it
+	loose   bool // what descends from the home need not have the page
+	writing bool // a write-back is under way
 
 	home index.ObjectID // see retention: the shortest generation that has it
 	next *resident      // of the same home
 	prev *resident
-	own  bool // only its home can have it
-	// loose: what descends from the home need not have the page.
-	loose bool
 
-	writing bool          // a write-back is under way
-	busy    chan struct{} // not nil while its RAM copy is being removed; closed then
-	fails   atomic.Int32  // write-backs that failed in a row
-	retryAt atomic.Int64  // a time.Duration; not written before
+	busy     chan struct{}            // not nil while its RAM copy is being removed; closed then
+	failures atomic.Pointer[failures] // nil: the last write-back, if any, succeeded
+}
+
+// failures are write-backs that failed in a row.
+type failures struct {
+	n       int32
+	retryAt time.Duration // not written before
+}
+
+// sinceStart is a time since the start in hundredths of a second: some 490 days.
+type sinceStart uint32
+
+func sinceStartAt(d time.Duration) sinceStart { return sinceStart(d / (10 * time.Millisecond)) }
+
+func (s sinceStart) duration() time.Duration { return time.Duration(s) * 10 * time.Millisecond }
+
+// failed returns the failures so far, the zero value if there are none.
+func (e *resident) failed() failures {
+	if f := e.failures.Load(); f != nil {
+		return *f
+	}
+	return failures{}
 }
 
 func (e *resident) bytes() int64 { return int64(e.pageBytes) }
@@ -76,7 +96,7 @@ func (r *residency) enter(p *index.Page, home index.ObjectID, own, loose bool) {
 	defer s.Unlock()
 	e := s.pages[p.ID]
 	if e == nil {
-		e = &resident{id: p.ID, pageBytes: int32(p.Bytes), since: r.now()}
+		e = &resident{id: p.ID, pageBytes: int32(p.Bytes), since: sinceStartAt(r.now())}
 		s.pages[p.ID] = e
 	} else {
 		r.unlist(e)
@@ -355,5 +375,5 @@ func (r *residency) unwritable(id pages.ID, any bool) bool {
 	s.Lock()
 	defer s.Unlock()
 	e := s.pages[id]
-	return e != nil && e.busy == nil && e.dirty() && (any || e.fails.Load() >= maxFails)
+	return e != nil && e.busy == nil && e.dirty() && (any || e.failed().n >= maxFails)
 }

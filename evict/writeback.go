@@ -63,10 +63,10 @@ func (t *Tiers) writeBack(ctx context.Context, es []*resident, how storing) {
 
 // due chooses the pages whose time it is to be written, with their rows.
 func (t *Tiers) due(es []*resident, how storing) (due []*resident, rows []*index.Page) {
-	now := int64(t.now())
+	now := t.now()
 	var ids []pages.ID
 	for _, e := range es {
-		if e.dirty() && (how.again || e.retryAt.Load() <= now) {
+		if e.dirty() && (how.again || e.failed().retryAt <= now) {
 			due, ids = append(due, e), append(ids, e.id)
 		}
 	}
@@ -162,7 +162,7 @@ func (t *Tiers) writeOne(ctx context.Context, e *resident, p *index.Page, how st
 		t.failed(e, p, err)
 		return 0, false
 	}
-	e.fails.Store(0)
+	e.failures.Store(nil)
 	return stored, true
 }
 
@@ -170,10 +170,10 @@ func (t *Tiers) failed(e *resident, p *index.Page, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
-	fails := e.fails.Add(1)
+	fails := e.failed().n + 1 // nobody else writes it
 	all := t.Counts.WriteFailures.Add(1)
 	wait := min(firstBackoff<<min(fails-1, 16), maxBackoff)
-	e.retryAt.Store(int64(t.now() + wait))
+	e.failures.Store(&failures{fails, t.now() + wait})
 	now := max(int64(t.now()), 1)
 	if last := t.failLogged.Load(); (last == 0 || now-last >= int64(failLogEvery)) && t.failLogged.CompareAndSwap(last, now) {
 		t.Log.Warn("a page could not be written to disk; it stays in RAM", "key", p.Key, "bytes", p.Bytes, "tries", fails, "failures", all, "error", err)

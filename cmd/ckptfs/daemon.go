@@ -18,6 +18,10 @@ import (
 // daemonVerb is the hidden command by which the keeper starts the daemon.
 const daemonVerb = "daemon"
 
+// heapGrowth is by how many percent the heap may grow until the next garbage collection. Nearly all of it is tables that
+// stay, and what requests allocate is little, so collections are rare all the same, and memory is what engines want.
+const heapGrowth = 50
+
 // filesystem is what the daemon serves.
 type filesystem interface {
 	fuse.RawFileSystem
@@ -71,6 +75,9 @@ func runDaemon(newFS newFSFunc, io streams) error {
 	}
 	slog.SetDefault(log) // for what go-fuse says by package log
 	raiseFileLimit(log)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
 	metrics, err := startMetrics(cfg, log)
 	if err == nil {
 		err = serve(newFS, link, metrics, log)
