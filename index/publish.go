@@ -4,6 +4,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 
 	"ckptfs/pages"
 )
@@ -213,12 +214,12 @@ func storeLinks(tx *conn, added []NewPage, replaced map[pages.ID]pages.ID, final
 			continue
 		}
 		r := PageRow{ID: a.ID, Key: a.Key, Bytes: a.Bytes, Links: links[a.ID], Attr: a.Attr}
-		if err := insertPage(tx, &r); err != nil {
-			return nil, nil, 0, err
-		}
 		inserted = append(inserted, r)
 		gained += r.Bytes
 		delete(links, a.ID)
+	}
+	if err := insertPages(tx, inserted); err != nil {
+		return nil, nil, 0, err
 	}
 	if err := storeKeys(tx, inserted, nil); err != nil {
 		return nil, nil, 0, err
@@ -240,6 +241,32 @@ func storeLinks(tx *conn, added []NewPage, replaced map[pages.ID]pages.ID, final
 		}
 	}
 	return inserted, linked, gained, nil
+}
+
+// insertedAtOnce is how many rows of pages one statement inserts.
+const insertedAtOnce = 16
+
+var insertManyPages = "INSERT INTO pages VALUES " + strings.Repeat("(?, ?, ?, ?, ?, ?, ?, ?, 0), ", insertedAtOnce-1) + "(?, ?, ?, ?, ?, ?, ?, ?, 0)"
+
+// insertPages inserts rows that are not on disk yet.
+func insertPages(tx *conn, rows []PageRow) error {
+	args := make([]driver.Value, 0, 8*insertedAtOnce)
+	for ; len(rows) >= insertedAtOnce; rows = rows[insertedAtOnce:] {
+		args = args[:0]
+		for n := range rows[:insertedAtOnce] {
+			r := &rows[n]
+			args = append(args, int64(r.ID), r.Key[:], r.Bytes, int64(r.Links), int64(r.Attr.Mode), int64(r.Attr.UID), int64(r.Attr.GID), r.Attr.Mtime)
+		}
+		if _, err := tx.exec(insertManyPages, args...); err != nil {
+			return err
+		}
+	}
+	for n := range rows {
+		if err := insertPage(tx, &rows[n]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // insertPage inserts a row that is not on disk yet.
