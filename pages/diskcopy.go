@@ -44,8 +44,8 @@ func (d *Disk) Verify(ctx context.Context, key Key) error {
 	return nil
 }
 
-// each calls f for every unit, as visit does, from CopyParallel goroutines, and returns the
-// first error.
+// each calls f for every unit, as visit does, from CopyParallel goroutines, and
+// returns the first error.
 func (o *Object) each(ctx context.Context, f func(i int, raw []byte) error) error {
 	var units []int // the first block of each, and the end
 	for i := 0; i < len(o.h.blocks); i = o.unitEnd(i, len(o.h.blocks)) {
