@@ -113,6 +113,7 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 	done := t.health.begin(WorkLoad)
 	err = t.copyIn(ctx, p)
 	took := done(err)
+	t.lastRead.Store(time.Now().UnixNano())
 	t.reading.Add(-1)
 	if err != nil {
 		t.Budget.Unreserve(charge)

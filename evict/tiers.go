@@ -92,6 +92,7 @@ type Tiers struct {
 	kick       chan struct{}
 	queue      chan []*index.Page // pages that lookups want in RAM
 	reading    atomic.Int64       // pages that are being read from disk in this moment
+	lastRead   atomic.Int64       // when the last such read ended, Unix time in ns
 	wanted     atomic.Int64       // how many pages that is, with those that are being brought
 	Counts     Counts
 

@@ -46,23 +46,28 @@ func (b *bench) interleave(repeats int, p pair) (t times, err error) {
 	return t, nil
 }
 
-// warmed has memory for so many bytes touched before f. Between two rounds a
-// virtual machine may give what is free back to its host, and whoever touches it
-// next waits for that.
+// warmed is f with memory for so many bytes warmed before.
 func warmed(bytes int64, f func() (time.Duration, error)) func() (time.Duration, error) {
 	if f == nil {
 		return nil
 	}
 	return func() (time.Duration, error) {
-		b := anonymous(bytes)
-		for i := 0; i < len(b); i += 4096 {
-			b[i] = 1
-		}
-		if err := unix.Munmap(b); err != nil {
+		if err := warmMemory(bytes); err != nil {
 			return 0, err
 		}
 		return f()
 	}
+}
+
+// warmMemory touches memory and gives it back. Between two rounds a virtual
+// machine may give what is free to its host, and whoever touches it next waits
+// for that.
+func warmMemory(bytes int64) error {
+	b := anonymous(bytes)
+	for i := 0; i < len(b); i += 4096 {
+		b[i] = 1
+	}
+	return unix.Munmap(b)
 }
 
 // stat sums up repetitions.

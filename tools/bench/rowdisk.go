@@ -45,7 +45,7 @@ func (b *bench) onDisk() (*onDisk, error) {
 	if d.dir, err = b.storeRandom(identity, -1, d.perRank); err != nil {
 		return nil, err
 	}
-	if err := d.evict(); err != nil {
+	if err := d.evict(1); err != nil {
 		return nil, err
 	}
 	d.objects, err = objectFiles(filepath.Join(m.state, "disk"))
@@ -73,13 +73,17 @@ func (b *bench) storeRandom(identity string, seed int64, perRank int) (string, e
 }
 
 // evict has all pages leave RAM, as they do under pressure: the daemon goes on
-// running. What the kernel may cache of the disk's files goes too.
-func (d *onDisk) evict() error {
+// running. What the kernel may cache of the disk's files goes too. Memory for so
+// many generations is warmed.
+func (d *onDisk) evict(generations int) error {
 	out, err := exec.CommandContext(d.b.ctx, d.b.o.binary, "drop", "--ram", d.m.path).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ckptfs drop --ram: %w\n%s", err, out)
 	}
-	return dropFiles(d.objects)
+	if err := dropFiles(d.objects); err != nil {
+		return err
+	}
+	return warmMemory(int64(generations*worldSize*d.perRank) * largePage)
 }
 
 func dropFiles(paths []string) error {
@@ -157,7 +161,7 @@ func diskRow(b *bench, r *result) error {
 	}
 	t, err := b.interleave(min(b.o.repeats, 7), pair{
 		ours: func() (time.Duration, error) {
-			if err := d.evict(); err != nil {
+			if err := d.evict(1); err != nil {
 				return 0, err
 			}
 			return d.restore()
@@ -177,7 +181,7 @@ func diskRow(b *bench, r *result) error {
 func (d *onDisk) noteUnannounced(r *result) error {
 	var speeds []float64
 	for range 5 {
-		if err := d.evict(); err != nil {
+		if err := d.evict(1); err != nil {
 			return err
 		}
 		t, err := d.readOnly()
@@ -216,7 +220,7 @@ func drainRow(b *bench, r *result) error {
 			return took, err
 		},
 		base: func() (time.Duration, error) {
-			if err := d.evict(); err != nil {
+			if err := d.evict(1); err != nil {
 				return 0, err
 			}
 			return d.restore()
@@ -234,7 +238,7 @@ func drainRow(b *bench, r *result) error {
 // burst stores five generations of the size of the one on disk, but for a page of
 // each rank: over the mark, with a sixth of the RAM tier left.
 func (d *onDisk) burst() error {
-	if err := d.evict(); err != nil {
+	if err := d.evict(6); err != nil {
 		return err
 	}
 	for _, perRank := range []int{d.perRank, d.perRank, d.perRank, d.perRank, d.perRank - 1} {
