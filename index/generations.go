@@ -1,8 +1,11 @@
 package index
 
 import (
+	"cmp"
 	"database/sql/driver"
+	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"unique"
 )
@@ -188,20 +191,14 @@ func (g *Generation) values() []driver.Value {
 // loadGenerations reads all generations. Identities must be there. What is
 // large, manifests and page lists, has a table of its own: this one must be
 // read before anything can be served.
-func (x *Index) loadGenerations(c *conn) error {
-	var all []*Generation
-	perIdentity := make(map[*Identity]int)
-	err := c.query("SELECT * FROM generations ORDER BY id", func(row []driver.Value) error {
-		g, err := x.generationOf(row)
-		if err != nil {
-			return err
-		}
-		all = append(all, g)
-		perIdentity[g.Identity]++
-		return nil
-	})
+func (x *Index) loadGenerations(*conn) error {
+	all, err := x.readGenerations()
 	if err != nil {
 		return err
+	}
+	perIdentity := make(map[*Identity]int)
+	for _, g := range all {
+		perIdentity[g.Identity]++
 	}
 	for i, n := range perIdentity {
 		i.mu.generations.grow(n)
@@ -219,6 +216,31 @@ func (x *Index) loadGenerations(c *conn) error {
 		x.nextSeq = g.seq + 1
 	}
 	return nil
+}
+
+// readGenerations reads the rows of all generations by two connections, as that
+// is most of a start, and returns them by id.
+func (x *Index) readGenerations() ([]*Generation, error) {
+	var halves [2][]*Generation
+	var errs [2]error
+	var wg sync.WaitGroup
+	for n := range halves {
+		wg.Go(func() {
+			errs[n] = x.readers.read(func(c *conn) error {
+				return c.query("SELECT * FROM generations WHERE seq & 1 = ?", func(row []driver.Value) error {
+					g, err := x.generationOf(row)
+					if err == nil {
+						halves[n] = append(halves[n], g)
+					}
+					return err
+				}, int64(n))
+			})
+		})
+	}
+	wg.Wait()
+	all := slices.Concat(halves[:]...)
+	slices.SortFunc(all, func(a, b *Generation) int { return cmp.Compare(a.ID, b.ID) })
+	return all, errors.Join(errs[:]...)
 }
 
 // generationOf makes a generation of a row.
@@ -240,12 +262,15 @@ func (x *Index) generationOf(row []driver.Value) (*Generation, error) {
 		return nil, corruptf("generation %d is in identity %d, which is not there", g.ID, row[2])
 	}
 	g.Prefix.StartTokens = startTokens(g.NumTokens)
-	for column, d := range map[int]*Digest{3: &g.Digest, 8: &g.Prefix.Root, 9: &g.Prefix.Digest} {
-		b, _ := row[column].([]byte)
-		if len(b) != len(d) {
+	for _, d := range []struct {
+		column int
+		to     *Digest
+	}{{3, &g.Digest}, {8, &g.Prefix.Root}, {9, &g.Prefix.Digest}} {
+		b, _ := row[d.column].([]byte)
+		if len(b) != len(d.to) {
 			return nil, corruptf("generation %d has a digest of %d bytes", g.ID, len(b))
 		}
-		copy(d[:], b)
+		copy(d.to[:], b)
 	}
 	g.TailHash, g.HasTail = tailOf(row[10])
 	g.Name = GenerationName(g.NumTokens, g.Kind, g.Digest)

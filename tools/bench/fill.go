@@ -144,7 +144,7 @@ func (f *filler) addPages(p *index.Publication, now int64) error {
 }
 
 // filled gives a running mount of a store with so many generations, filled at
-// the first call.
+// the first call, when it has come to rest.
 func (b *bench) filled(n int) (*mounted, error) {
 	name := fmt.Sprintf("store-%d", n)
 	for _, m := range b.mounts {
@@ -160,5 +160,8 @@ func (b *bench) filled(n int) (*mounted, error) {
 	if err := m.fill(n); err != nil {
 		return nil, err
 	}
-	return m, m.start()
+	if err := m.start(); err != nil {
+		return nil, err
+	}
+	return m, m.awaitRest()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 const (
 	readyWithin = 2 * time.Minute  // for the mount to say that it is ready
 	stopWithin  = 30 * time.Second // for it to stop, its shutdown budget included
+	restWithin  = 5 * time.Minute  // for the work after a start
 )
 
 // mounted is a state directory, a mount point, and the keeper that serves it
@@ -98,6 +100,23 @@ func (m *mounted) watch(out io.Reader, ready chan<- bool) {
 	close(m.exited)
 }
 
+// awaitRest waits until the daemon has done what it does beside its service after a
+// start: taking up the pages that it finds in RAM.
+func (m *mounted) awaitRest() error {
+	ctx, cancel := context.WithTimeout(m.b.ctx, restWithin)
+	defer cancel()
+	for {
+		if s, err := m.status(); err != nil || s.AtRest {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the daemon is not at rest: %w", ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 // stop asks the keeper to unmount and end.
 func (m *mounted) stop() error {
 	if m.keeper == nil {
@@ -160,6 +179,7 @@ type status struct {
 	Disk *struct {
 		UsedBytes int64 `json:"used_bytes"`
 	} `json:"disk"`
+	AtRest      bool             `json:"at_rest"`
 	Generations int              `json:"generations"`
 	Counters    map[string]int64 `json:"counters"`
 }

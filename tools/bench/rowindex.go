@@ -47,7 +47,7 @@ func findRow(b *bench, r *result) error {
 		return err
 	}
 	l := lookups(requestTokens)[0]
-	t, err := b.interleave(2*b.o.repeats, pair{
+	t, err := b.interleave(4*b.o.repeats, pair{
 		ours: func() (time.Duration, error) { return b.findOnce(many, l) },
 		base: func() (time.Duration, error) { return b.findOnce(few, l) },
 	})
@@ -86,7 +86,7 @@ func publishRow(b *bench, r *result) error {
 	if err != nil {
 		return err
 	}
-	t, err := b.interleave(b.o.repeats, pair{
+	t, err := b.interleave(3*b.o.repeats, pair{
 		ours: func() (time.Duration, error) { return b.publishOnce(many) },
 		base: func() (time.Duration, error) { return b.publishOnce(few) },
 	})
@@ -197,10 +197,11 @@ func startRow(b *bench, r *result) error {
 		return err
 	}
 	took := []float64{m.took.Seconds() * 1e3} // as after a death of all processes, see fill
-	resident, err := m.residentBytes()
+	used, err := m.residentBytes()            // after lookups and publications, if their rows were run
 	if err != nil {
 		return err
 	}
+	var first, rest int64
 	for range min(b.o.repeats, 2) {
 		d, err := b.restart(m)
 		if err != nil {
@@ -208,12 +209,22 @@ func startRow(b *bench, r *result) error {
 			break
 		}
 		took = append(took, d.Seconds()*1e3)
+		if first, err = m.residentBytes(); err != nil {
+			return err
+		}
+		if err := m.awaitRest(); err != nil {
+			return err
+		}
+		if rest, err = m.residentBytes(); err != nil {
+			return err
+		}
 	}
 	r.Unit, r.Ours = "ms", statOf(took)
 	r.Target = "≤ 1000 ms, ≤ 512 MiB"
-	r.Met = r.Ours.Median <= 1000 && resident <= 512<<20
+	r.Met = r.Ours.Median <= 1000 && max(used, first, rest) <= 512<<20
 	size, err := indexBytes(m.state)
-	r.note("%d generations; daemon %d MiB resident, index %d MiB on disk", b.manyGenerations(), resident>>20, size>>20)
+	r.note("%d generations, index %d MiB on disk; daemon resident: %d MiB at the first answer, %d when all pages in RAM are taken up, %d after more work",
+		b.manyGenerations(), size>>20, first>>20, rest>>20, used>>20)
 	return err
 }
 

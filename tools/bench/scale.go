@@ -168,8 +168,8 @@ func generationsOf(dir string, n int) ([]string, error) {
 	return some, nil
 }
 
-// scaleList lists the identity, while another process opens pages: nobody may
-// wait for a listing.
+// scaleList lists the identity; what others do meanwhile is measured by `bench
+// concurrency`.
 func scaleList(b *bench, m *mounted, dir string, s *scaleStore) error {
 	for _, flags := range []string{"-f", "-l"} {
 		ms, err := medianMS(2, func() (time.Duration, error) {
