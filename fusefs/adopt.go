@@ -21,7 +21,7 @@ func ramTierName(k pages.RAMKind) string {
 
 // adoptBefore is how long a start looks at the page files in RAM before it serves.
 // With very many the rest is looked at beside the service.
-const adoptBefore = 200 * time.Millisecond
+const adoptBefore = 100 * time.Millisecond
 
 // adoptPages makes the tiers and the index agree at start: page files that
 // nothing needs are removed, the others charged, and generations whose pages

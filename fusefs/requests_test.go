@@ -83,6 +83,14 @@ var clientSteps = map[string]func(args []string) error{
 		fmt.Print(len(entries))
 		return err
 	},
+	"find": func(args []string) error { // IDENTITY: looks 200,000 tokens up, which begin with what is published
+		lease, err := client.Find(context.Background(), args[0], make([]uint32, 200_000), client.FindOptions{})
+		if err != nil {
+			return err
+		}
+		fmt.Print(lease.Reply.Generation)
+		return lease.Close()
+	},
 	"rename": func(args []string) error { return os.Rename(args[0], args[1]) },
 	"read": func(args []string) error { // DIR: opens, reads and closes all pages
 		buffer := make([]byte, countedBytes)
@@ -193,6 +201,23 @@ func expect(t *testing.T, what string, got, want map[string]int) {
 			t.Errorf("%s: %d %s, want %d (all: %v)", what, got[op], op, n, got)
 		}
 	}
+}
+
+// TestRequestsPerFind: a lookup is three round trips, whatever the length of the
+// request.
+func TestRequestsPerFind(t *testing.T) {
+	c, mount := mountCounting(t)
+	lines := strings.Split(asClient(t, "stage", mount), "\n")
+	staging, generation := lines[0], lines[1]
+	asClient(t, "write", staging)
+	asClient(t, "rename", staging, generation)
+	identity, name := filepath.Split(generation)
+	asClient(t, "find", identity) // the kernel learns the names
+	c.settle(t)
+	if got := asClient(t, "find", identity); got != name {
+		t.Errorf("the lookup found %q, want %q", got, name)
+	}
+	expect(t, "lookup", c.await(t, "RELEASE", 1), map[string]int{"LOOKUP": 0, "OPEN": 1, "WRITE": 1, "READ": 1, "FLUSH": 0, "RELEASE": 1})
 }
 
 // TestRequestsPerListing: names come with their attributes, so that ls -l asks
