@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -145,9 +144,7 @@ func (b *bench) spinFor(threads int, d time.Duration) error {
 
 func (rep *concurrencyReport) print(asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(os.Stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(rep)
+		return printJSON(rep)
 	}
 	fmt.Printf("%s\n\n", rep.Machine)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)

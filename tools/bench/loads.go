@@ -117,7 +117,7 @@ func removeLoad(b *bench) (*load, error) {
 	return l, nil
 }
 
-// diskLoad reads four generations in turn, of which RAM holds three.
+// diskLoad reads seven generations in turn, of which RAM holds less than five.
 func diskLoad(b *bench) (*load, error) {
 	d, err := b.onDisk()
 	if err != nil {
@@ -129,7 +129,7 @@ func diskLoad(b *bench) (*load, error) {
 	}
 	identity := filepath.Dir(d.dir)
 	gens := []string{d.dir}
-	for range 3 {
+	for range 6 {
 		d.seed++
 		g, err := b.storeRandom(identity, d.seed, d.perRank)
 		if err != nil {

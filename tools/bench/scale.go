@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -229,9 +228,7 @@ func scaleStart(b *bench, m *mounted, _ string, s *scaleStore) error {
 
 func (rep *scaleReport) print(asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(os.Stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(rep)
+		return printJSON(rep)
 	}
 	fmt.Printf("%s\n\n", rep.Machine)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -190,9 +189,7 @@ func metricOf(text, name string) (int64, error) {
 
 func (rep *soakReport) print(asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(os.Stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(rep)
+		return printJSON(rep)
 	}
 	fmt.Printf("%s\n\n", rep.Machine)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -106,11 +106,16 @@ func rowNames() string {
 	return strings.Join(names, ", ")
 }
 
+// printJSON prints a report as one document.
+func printJSON(rep any) error {
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(rep)
+}
+
 func (rep *report) print(asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(os.Stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(rep)
+		return printJSON(rep)
 	}
 	fmt.Printf("%s\n%d repetitions, %.0f s\n\n", rep.Machine, rep.Repeats, rep.Seconds)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
