@@ -363,20 +363,25 @@ func (d *Draft) RemoveFile(t EntryType, op index.Op) error {
 	if !*has {
 		return syscall.ENOENT
 	}
-	// Hidden before it is removed: the file's absence alone says the same.
+	// Recorded before it is removed; a daemon that is killed in between leaves the
+	// rest to the next one.
 	if err := d.journal.append(record{Do: doHide, Op: op, File: filepath.Base(d.FilePath(t))}); err != nil {
 		return err
 	}
-	if t == EntryManifest && d.mu.content != nil {
-		// Its pages can still be named, to be removed.
-		os.Rename(d.FilePath(t), d.FilePath(t)+removedSuffix)
-	} else {
-		os.Remove(d.FilePath(t))
-	}
+	d.removeFileLocked(t)
 	*has = false
 	d.touchLocked()
 	d.releaseReservedLocked()
 	return nil
+}
+
+func (d *Draft) removeFileLocked(t EntryType) {
+	if t == EntryManifest && d.mu.content != nil {
+		// Its pages can still be named, to be removed.
+		os.Rename(d.FilePath(t), d.FilePath(t)+removedSuffix)
+		return
+	}
+	os.Remove(d.FilePath(t))
 }
 
 // removedSuffix marks an accepted manifest that was unlinked.

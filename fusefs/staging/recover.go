@@ -48,9 +48,21 @@ func (m *Manager) recover(dir string, discard bool) error {
 			return fmt.Errorf("journal line %d: %w", i+2, err)
 		}
 	}
+	d.finishRemoval(&rs[len(rs)-1])
 	d.mu.hasFile = exists(d.FilePath(EntryManifest))
 	d.mu.hasTokens = d.mu.content == nil && exists(d.FilePath(EntryTokens))
 	return m.enter(d)
+}
+
+// finishRemoval removes the file that the last journal line says was unlinked: the
+// daemon may have been killed before it did so. An earlier line has been carried
+// out, and the file may have been made anew since.
+func (d *Draft) finishRemoval(last *record) {
+	for _, t := range []EntryType{EntryManifest, EntryTokens} {
+		if last.Do == doHide && last.File == filepath.Base(d.FilePath(t)) && exists(d.FilePath(t)) {
+			d.removeFileLocked(t)
+		}
+	}
 }
 
 // Late is a staging that was published by a daemon which was killed before it

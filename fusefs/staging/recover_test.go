@@ -212,3 +212,44 @@ func TestDiscardAtAFreshMount(t *testing.T) {
 	b.noStagings()
 	b.usage(0, 0)
 }
+
+// TestKilledInTheMiddleOfAnUnlink: the journal says that a file was unlinked, and
+// the daemon is killed before it is. The request is not done again, so the next
+// daemon must do the rest.
+func TestKilledInTheMiddleOfAnUnlink(t *testing.T) {
+	b := newBench(t)
+	unlink := func(d *Draft, e EntryType, path string) {
+		t.Helper()
+		id, op := d.ID, b.nextOp()
+		kept, err := os.ReadFile(d.FilePath(e))
+		b.must(err)
+		b.must(d.RemoveFile(e, op))
+		b.must(os.WriteFile(d.FilePath(e), kept, 0o600)) // as if it had not been removed
+		b.reopen()
+		d, ok := b.ByID(id)
+		if !ok || !b.Done(op) {
+			t.Fatalf("%s: the staging is there: %v, the unlink is done: %v", path, ok, b.Done(op))
+		}
+		if seen := shape(t, d); seen[path] != 0 {
+			t.Errorf("%s, which was unlinked, is back: %v", path, seen)
+		}
+	}
+	d, err := b.Create(b.ident, "x", index.Attr{Mode: 0o755}, b.nextOp())
+	b.must(err)
+	b.write(d, EntryTokens, tokens(1, 8))
+	unlink(d, EntryTokens, "/tokens")
+
+	published := b.publish(func() *Draft { d := b.stage("y", 1, 8); b.fill(d); return d }())
+	ghost, err := b.Unpublish(published, published.Name, true, nil, "deleted", 0)
+	b.must(err)
+	unlink(ghost, EntryManifest, "/manifest.json")
+
+	// What was unlinked and made anew is kept.
+	d, _ = b.ByID(d.ID)
+	b.write(d, EntryTokens, tokens(1, 8))
+	b.reopen()
+	d, _ = b.ByID(d.ID)
+	if seen := shape(t, d); seen["/tokens"] == 0 {
+		t.Errorf("tokens that were made again are gone: %v", seen)
+	}
+}
