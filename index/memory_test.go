@@ -18,7 +18,7 @@ const (
 // TestMemory bounds what the index keeps in memory for each generation and each
 // page that nobody uses, and for each page that the cache keeps.
 func TestMemory(t *testing.T) {
-	const n = 4096
+	const n = 1024
 	path := filepath.Join(t.TempDir(), "index.db")
 	x := must(Open(path, Options{}))
 	fill(t, x, newIdentity(t, x, ""), n, nil)
