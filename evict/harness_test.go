@@ -47,6 +47,8 @@ type failSteps struct {
 	err     error
 	forever bool
 	failed  string
+
+	hold func(pages.Step) // called before each step, if there is one
 }
 
 func (f *failSteps) arm(at int, err error, forever bool) {
@@ -64,6 +66,9 @@ func (f *failSteps) disarm() (steps int, failed string) {
 }
 
 func (f *failSteps) Before(s pages.Step, path string) error {
+	if f.hold != nil {
+		f.hold(s)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil {

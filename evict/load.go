@@ -109,12 +109,7 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 		t.Counts.UncachedOpens.Add(1)
 		return false, nil
 	}
-	t.reading.Add(1)
-	done := t.health.begin(WorkLoad)
-	err = t.copyIn(ctx, p)
-	took := done(err)
-	t.lastRead.Store(time.Now().UnixNano())
-	t.reading.Add(-1)
+	took, err := t.read(ctx, p)
 	if err != nil {
 		t.Budget.Unreserve(charge)
 		if errors.Is(err, pages.ErrLost) || errors.Is(err, pages.ErrAbsent) {
@@ -132,6 +127,26 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 	t.Counts.LoadedPages.Add(1)
 	t.took(WorkLoad, took)
 	return true, nil
+}
+
+// readsAtATime bounds how many pages are read from disk at a time, for opens and
+// lookups together: more would not be faster, and each takes buffers of some MiB.
+func readsAtATime(loaders int) int { return 2 * max(loaders, 1) }
+
+// read copies the page to RAM when it is its turn.
+func (t *Tiers) read(ctx context.Context, p *index.Page) (took time.Duration, err error) {
+	t.reading.Add(1)
+	defer t.reading.Add(-1)
+	select {
+	case t.reads <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer func() { <-t.reads }()
+	done := t.health.begin(WorkLoad)
+	err = t.copyIn(ctx, p)
+	t.lastRead.Store(time.Now().UnixNano())
+	return done(err), err
 }
 
 // roomFor reserves RAM for a page that comes back. For one that a lookup wants,

@@ -1,10 +1,15 @@
 package evict
 
 import (
+	"context"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 // TestPrefetchInTurn: ranks ask for their pages all at the same time, so none
@@ -19,5 +24,53 @@ func TestPrefetchInTurn(t *testing.T) {
 	}
 	if want := []int{0, 6, 4, 2, 5}; !slices.Equal(asked, want) {
 		t.Errorf("brought in the order %v, want %v", asked, want)
+	}
+}
+
+// TestReadsAtATime: however many pages are opened at the same time that RAM does
+// not have, a fixed number of them is read from disk at a time; the others wait.
+func TestReadsAtATime(t *testing.T) {
+	s := newStore(t, 1<<20)
+	g := s.publish(1, 8)
+	_, err := s.DropRAM(context.Background(), func(DroppedRAM) {})
+	s.must(err)
+	c, err := s.idx.Contents(g)
+	s.must(err)
+	rows, err := s.idx.Pages(c.Pages)
+	s.must(err)
+	bound := readsAtATime(s.Loaders)
+	if len(rows) <= bound {
+		t.Fatalf("%d pages are not more than %d", len(rows), bound)
+	}
+
+	var opened atomic.Int64
+	full, all := make(chan struct{}), make(chan struct{})
+	s.steps.hold = func(step pages.Step) {
+		if step != pages.StepOpen {
+			return
+		}
+		if n := opened.Add(1); n == int64(bound) {
+			close(full)
+		}
+		<-all
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, len(rows))
+	for i, p := range rows {
+		wg.Go(func() { errs[i] = s.read(p) })
+	}
+	<-full
+	for s.reading.Load() < int64(len(rows)) { // until each waits for its turn or for the disk
+		runtime.Gosched()
+	}
+	if n := opened.Load(); n != int64(bound) {
+		t.Errorf("%d pages are read at a time, want %d", n, bound)
+	}
+	close(all)
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("page %d: %v", i, err)
+		}
 	}
 }

@@ -91,6 +91,7 @@ type Tiers struct {
 	health     *health
 	kick       chan struct{}
 	queue      chan []*index.Page // pages that lookups want in RAM
+	reads      chan struct{}      // has one for each page that is being read from disk
 	reading    atomic.Int64       // pages that are being read from disk in this moment
 	lastRead   atomic.Int64       // when the last such read ended, Unix time in ns
 	wanted     atomic.Int64       // how many pages that is, with those that are being brought
@@ -131,7 +132,10 @@ func (c *Counts) WrittenBytes() int64 {
 
 // New makes the tiers; Start begins the background work.
 func New(cfg Config) *Tiers {
-	t := &Tiers{Config: cfg, res: newResidency(), began: cfg.Now(), kick: make(chan struct{}, 1), queue: make(chan []*index.Page, 1024)}
+	t := &Tiers{
+		Config: cfg, res: newResidency(), began: cfg.Now(), kick: make(chan struct{}, 1), queue: make(chan []*index.Page, 1024),
+		reads: make(chan struct{}, readsAtATime(cfg.Loaders)),
+	}
 	t.policy.Policy = cfg.Policy
 	t.res.now = t.now
 	t.loads.m = map[pages.ID]*load{}
