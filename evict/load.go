@@ -145,7 +145,6 @@ func (t *Tiers) read(ctx context.Context, p *index.Page) (took time.Duration, er
 	defer func() { <-t.reads }()
 	done := t.health.begin(WorkLoad)
 	err = t.copyIn(ctx, p)
-	t.lastRead.Store(time.Now().UnixNano())
 	return done(err), err
 }
 

@@ -93,7 +93,6 @@ type Tiers struct {
 	queue      chan []*index.Page // pages that lookups want in RAM
 	reads      chan struct{}      // has one for each page that is being read from disk
 	reading    atomic.Int64       // pages that are being read from disk in this moment
-	lastRead   atomic.Int64       // when the last such read ended, Unix time in ns
 	wanted     atomic.Int64       // how many pages that is, with those that are being brought
 	Counts     Counts
 

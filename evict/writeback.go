@@ -22,12 +22,8 @@ const (
 // them all.
 const failLogEvery = 10 * time.Second
 
-// yieldTime bounds how long one write-back lets reads from disk go first. It is
-// longer than most restores take; room that somebody waits for is made at once.
-const yieldTime = time.Second
-
-// readPause is how long a reader may take until it asks for its next page.
-const readPause = 20 * time.Millisecond
+// yieldTime bounds how long one write-back lets reads from disk go first.
+const yieldTime = 100 * time.Millisecond
 
 // writeBack writes the pages to the disk tier, several at a time, and records
 // it in one transaction. Pages whose last writes failed wait for their time.
@@ -189,13 +185,7 @@ func (t *Tiers) failed(e *resident, p *index.Page, err error) {
 func (t *Tiers) yield(ctx context.Context) {
 	deadline := time.Now().Add(yieldTime)
 	waited := func() bool { wanted, _ := t.Budget.Waiting(); return wanted > 0 }
-	for t.restoring() && !waited() && time.Now().Before(deadline) && ctx.Err() == nil {
+	for t.reading.Load() > 0 && !waited() && time.Now().Before(deadline) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// restoring reports whether pages are read from disk, or were a moment ago: the
-// reader of a generation takes each page before it asks for the next.
-func (t *Tiers) restoring() bool {
-	return t.reading.Load() > 0 || time.Now().UnixNano()-t.lastRead.Load() < int64(readPause)
 }
