@@ -63,16 +63,22 @@ func (e *resident) dirty() bool { return !e.onDisk.Load() }
 // the list by home; the list's lock may be taken under a shard's, never the
 // other way round. Nothing else is called under either.
 type residency struct {
-	now    func() time.Duration
-	shards [64]struct {
-		sync.Mutex
-		pages map[pages.ID]*resident
-	}
+	now      func() time.Duration
+	shards   [64]residentShard
 	removals atomic.Uint64 // counted under the page's shard's lock
 	homes    struct {
 		sync.Mutex
 		m map[index.ObjectID]*resident // the first of a list
 	}
+}
+
+type residentShard struct {
+	sync.Mutex
+	pages map[pages.ID]*resident
+}
+
+func (r *residency) shard(id pages.ID) *residentShard {
+	return &r.shards[uint64(id)%uint64(len(r.shards))]
 }
 
 func newResidency() *residency {
@@ -91,7 +97,7 @@ func (r *residency) add(p *index.Page, home index.ObjectID, own bool) { r.enter(
 func (r *residency) addLoose(p *index.Page, home index.ObjectID) { r.enter(p, home, false, true) }
 
 func (r *residency) enter(p *index.Page, home index.ObjectID, own, loose bool) {
-	s := &r.shards[uint64(p.ID)%uint64(len(r.shards))]
+	s := r.shard(p.ID)
 	s.Lock()
 	defer s.Unlock()
 	e := s.pages[p.ID]
@@ -107,7 +113,7 @@ func (r *residency) enter(p *index.Page, home index.ObjectID, own, loose bool) {
 
 // move gives a page that is still there another home.
 func (r *residency) move(e *resident, home index.ObjectID, own, loose bool) {
-	s := &r.shards[uint64(e.id)%uint64(len(r.shards))]
+	s := r.shard(e.id)
 	s.Lock()
 	defer s.Unlock()
 	if s.pages[e.id] == e {
@@ -119,7 +125,7 @@ func (r *residency) move(e *resident, home index.ObjectID, own, loose bool) {
 // followDisk takes over whether the page is on disk, which has just changed. The
 // page is asked under the lock, so that the last one who asks has the last word.
 func (r *residency) followDisk(p *index.Page) {
-	s := &r.shards[uint64(p.ID)%uint64(len(r.shards))]
+	s := r.shard(p.ID)
 	s.Lock()
 	defer s.Unlock()
 	if e := s.pages[p.ID]; e != nil {
@@ -130,7 +136,7 @@ func (r *residency) followDisk(p *index.Page) {
 // mistakesDisk reports whether a page in RAM has another state on disk than the
 // index says.
 func (r *residency) mistakesDisk(p *index.Page) bool {
-	s := &r.shards[uint64(p.ID)%uint64(len(r.shards))]
+	s := r.shard(p.ID)
 	s.Lock()
 	defer s.Unlock()
 	e := s.pages[p.ID]
@@ -176,7 +182,7 @@ func (r *residency) at(home index.ObjectID, f func(*resident)) {
 // find reports whether the page is in RAM. If its copy is just being removed,
 // busy is closed when it has gone.
 func (r *residency) find(id pages.ID) (there bool, busy <-chan struct{}) {
-	s := &r.shards[uint64(id)%uint64(len(r.shards))]
+	s := r.shard(id)
 	s.Lock()
 	defer s.Unlock()
 	e := s.pages[id]
@@ -190,7 +196,7 @@ func (r *residency) find(id pages.ID) (there bool, busy <-chan struct{}) {
 // taken already, being written, or leased (asked under the shard's lock, so that
 // an opener either is seen here or sees the claim).
 func (r *residency) claim(id pages.ID, leased func(pages.ID) bool) (*resident, bool) {
-	s := &r.shards[uint64(id)%uint64(len(r.shards))]
+	s := r.shard(id)
 	s.Lock()
 	defer s.Unlock()
 	e := s.pages[id]
@@ -203,7 +209,7 @@ func (r *residency) claim(id pages.ID, leased func(pages.ID) bool) (*resident, b
 
 // removed forgets a claimed page: its RAM copy is gone.
 func (r *residency) removed(e *resident) {
-	s := &r.shards[uint64(e.id)%uint64(len(r.shards))]
+	s := r.shard(e.id)
 	s.Lock()
 	defer s.Unlock()
 	delete(s.pages, e.id)
@@ -214,7 +220,7 @@ func (r *residency) removed(e *resident) {
 
 // unclaim gives a claimed page back.
 func (r *residency) unclaim(e *resident) {
-	s := &r.shards[uint64(e.id)%uint64(len(r.shards))]
+	s := r.shard(e.id)
 	s.Lock()
 	defer s.Unlock()
 	close(e.busy)
@@ -225,7 +231,7 @@ func (r *residency) unclaim(e *resident) {
 // was in RAM. A removal under way is waited for.
 func (r *residency) take(id pages.ID) bool {
 	for {
-		s := &r.shards[uint64(id)%uint64(len(r.shards))]
+		s := r.shard(id)
 		s.Lock()
 		e := s.pages[id]
 		if e == nil || e.busy == nil {
@@ -246,7 +252,7 @@ func (r *residency) take(id pages.ID) bool {
 // setWriting marks the page as being written back, or not. False if somebody
 // else does it already or the page has gone.
 func (r *residency) setWriting(e *resident, on bool) bool {
-	s := &r.shards[uint64(e.id)%uint64(len(r.shards))]
+	s := r.shard(e.id)
 	s.Lock()
 	defer s.Unlock()
 	if s.pages[e.id] != e || on && (e.writing || e.busy != nil) {
@@ -371,7 +377,7 @@ func (r *residency) count() int {
 // unwritable reports whether the page is in RAM only, and given up: any such page
 // if any is set, else one whose writes have failed.
 func (r *residency) unwritable(id pages.ID, any bool) bool {
-	s := &r.shards[uint64(id)%uint64(len(r.shards))]
+	s := r.shard(id)
 	s.Lock()
 	defer s.Unlock()
 	e := s.pages[id]

@@ -246,7 +246,17 @@ func storeLinks(tx *conn, added []NewPage, replaced map[pages.ID]pages.ID, final
 // insertedAtOnce is how many rows of pages one statement inserts.
 const insertedAtOnce = 16
 
-var insertManyPages = "INSERT INTO pages VALUES " + strings.Repeat("(?, ?, ?, ?, ?, ?, ?, ?, 0), ", insertedAtOnce-1) + "(?, ?, ?, ?, ?, ?, ?, ?, 0)"
+// insertOnePage and insertManyPages insert rows that are not on disk yet.
+const insertOnePage = "INSERT INTO pages VALUES " + pageValues
+
+const pageValues = "(?, ?, ?, ?, ?, ?, ?, ?, 0)"
+
+var insertManyPages = insertOnePage + strings.Repeat(", "+pageValues, insertedAtOnce-1)
+
+// appendPageValues appends what pageValues stands for.
+func appendPageValues(to []driver.Value, r *PageRow) []driver.Value {
+	return append(append(to, int64(r.ID), r.Key[:], r.Bytes, int64(r.Links)), r.Attr.values()...)
+}
 
 // insertPages inserts rows that are not on disk yet.
 func insertPages(tx *conn, rows []PageRow) error {
@@ -254,8 +264,7 @@ func insertPages(tx *conn, rows []PageRow) error {
 	for ; len(rows) >= insertedAtOnce; rows = rows[insertedAtOnce:] {
 		args = args[:0]
 		for n := range rows[:insertedAtOnce] {
-			r := &rows[n]
-			args = append(args, int64(r.ID), r.Key[:], r.Bytes, int64(r.Links), int64(r.Attr.Mode), int64(r.Attr.UID), int64(r.Attr.GID), r.Attr.Mtime)
+			args = appendPageValues(args, &rows[n])
 		}
 		if _, err := tx.exec(insertManyPages, args...); err != nil {
 			return err
@@ -271,8 +280,7 @@ func insertPages(tx *conn, rows []PageRow) error {
 
 // insertPage inserts a row that is not on disk yet.
 func insertPage(tx *conn, r *PageRow) error {
-	_, err := tx.exec("INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
-		append([]driver.Value{int64(r.ID), r.Key[:], r.Bytes, int64(r.Links)}, r.Attr.values()...)...)
+	_, err := tx.exec(insertOnePage, appendPageValues(nil, r)...)
 	return err
 }
 
