@@ -25,8 +25,10 @@ func (b *bench) onHuge(f func(dir string) (time.Duration, error)) func() (time.D
 		}
 		b.huge = at
 	}
-	return func() (time.Duration, error) { return f(filepath.Join(b.huge, "pages")) }
+	return func() (time.Duration, error) { return f(b.hugeDir()) }
 }
+
+func (b *bench) hugeDir() string { return filepath.Join(b.huge, "pages") }
 
 // hugeLimit says how fast the same was without FUSE, and how that compares with
 // the baseline.

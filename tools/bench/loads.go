@@ -32,27 +32,30 @@ var loadKinds = []loadKind{
 
 const removedPages = 20_000
 
-// besideStore gives the mount of a store, the directory of its identity, and a
-// load with pages in RAM to be opened.
-func (b *bench) besideStore() (*mounted, string, *load, error) {
-	m, err := b.filled(b.generations())
+// besideStore gives the directory of the identity of a store, and a load with
+// pages in RAM to be opened.
+func (b *bench) besideStore() (string, *load, error) {
+	m, err := b.filled(belowLimit(b.o.generations))
 	if err != nil {
-		return nil, "", nil, err
+		return "", nil, err
 	}
 	dir, err := m.identify(tinyPage)
 	if err != nil {
-		return nil, "", nil, err
+		return "", nil, err
 	}
 	l, err := b.loadOn(m)
-	return m, dir, l, err
+	return dir, l, err
 }
 
-func (b *bench) generations() int {
-	n := b.o.generations
-	if n >= 65_536 {
-		n -= 64 // room below --max-generations for what is published here
+// besideDisk gives a generation on the disk alone, and a load with pages in RAM to
+// be opened.
+func (b *bench) besideDisk() (*onDisk, *load, error) {
+	d, err := b.onDisk()
+	if err != nil {
+		return nil, nil, err
 	}
-	return n
+	l, err := b.loadOn(d.m)
+	return d, l, err
 }
 
 // loadOn begins a load with pages in the mount's RAM.
@@ -80,7 +83,7 @@ func (b *bench) loadOn(m *mounted) (*load, error) {
 }
 
 func listLoad(b *bench) (*load, error) {
-	_, dir, l, err := b.besideStore()
+	dir, l, err := b.besideStore()
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +92,7 @@ func listLoad(b *bench) (*load, error) {
 }
 
 func findLoad(b *bench) (*load, error) {
-	_, dir, l, err := b.besideStore()
+	dir, l, err := b.besideStore()
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +103,7 @@ func findLoad(b *bench) (*load, error) {
 }
 
 func removeLoad(b *bench) (*load, error) {
-	_, dir, l, err := b.besideStore()
+	dir, l, err := b.besideStore()
 	if err != nil {
 		return nil, err
 	}
@@ -119,11 +122,7 @@ func removeLoad(b *bench) (*load, error) {
 
 // diskLoad reads seven generations in turn, of which RAM holds less than five.
 func diskLoad(b *bench) (*load, error) {
-	d, err := b.onDisk()
-	if err != nil {
-		return nil, err
-	}
-	l, err := b.loadOn(d.m)
+	d, l, err := b.besideDisk()
 	if err != nil {
 		return nil, err
 	}
@@ -154,11 +153,7 @@ func diskLoad(b *bench) (*load, error) {
 
 // flushLoad has a generation written to the disk because somebody waits for it.
 func flushLoad(b *bench) (*load, error) {
-	d, err := b.onDisk()
-	if err != nil {
-		return nil, err
-	}
-	l, err := b.loadOn(d.m)
+	d, l, err := b.besideDisk()
 	if err != nil {
 		return nil, err
 	}
@@ -220,13 +215,10 @@ func (b *bench) scaling() ([]*scalePoint, error) {
 		return nil, err
 	}
 	plain := filepath.Join(b.shm, "scaling")
-	if err := makeRankDirs(plain); err != nil {
+	if err := b.writePlain(plain, scaledPages, smallPage); err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(plain)
-	if _, _, err := b.together(rankJobs("write", plain, scaledPages, smallPage)...); err != nil {
-		return nil, err
-	}
 	reads := func(at string, processes, threads int) (float64, error) {
 		return b.rate("read", at, processes, threads, readRounds)
 	}

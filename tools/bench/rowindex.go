@@ -13,13 +13,15 @@ import (
 
 const fewGenerations = 1_000
 
-// manyGenerations leaves room below the default --max-generations of 65,536 for
-// those that the rows publish.
+// belowLimit is n, less where the default --max-generations of 65,536 would leave
+// no room for what is published besides.
+func belowLimit(n int) int { return min(n, 65_536-64) }
+
 func (b *bench) manyGenerations() int {
 	if b.o.quick {
 		return 10_000
 	}
-	return 65_536 - 64
+	return belowLimit(65_536)
 }
 
 // scaled gives the identity directories of a large and of a small store.

@@ -17,17 +17,16 @@ func restoreRow(op string, target float64) func(*bench, *result) error {
 			return err
 		}
 		plain := filepath.Join(b.shm, "restore")
-		if err := b.writePlain(plain, n); err != nil {
+		if err := b.writePlain(plain, n, largePage); err != nil {
 			return err
 		}
 		defer os.RemoveAll(plain)
 		limit := b.onHuge(func(dir string) (time.Duration, error) { return b.readOnce(op, dir, n, largePage) })
 		if limit != nil {
-			dir := filepath.Join(b.huge, "pages")
-			if err := b.writePlain(dir, n); err != nil {
+			if err := b.writePlain(b.hugeDir(), n, largePage); err != nil {
 				return err
 			}
-			defer os.RemoveAll(dir)
+			defer os.RemoveAll(b.hugeDir())
 		}
 		t, err := b.interleave(b.o.repeats, pair{
 			ours:  func() (time.Duration, error) { return b.readOnce(op, ours, n, largePage) },
@@ -65,12 +64,12 @@ func (b *bench) mapRead(r *result, ours, plain string, n int) error {
 	return nil
 }
 
-// writePlain writes the files of n large pages of each rank below dir.
-func (b *bench) writePlain(dir string, n int) error {
+// writePlain writes the files of n pages of each rank below dir.
+func (b *bench) writePlain(dir string, n int, pageBytes int64) error {
 	if err := makeRankDirs(dir); err != nil {
 		return err
 	}
-	_, _, err := b.together(rankJobs("write", dir, n, largePage)...)
+	_, _, err := b.together(rankJobs("write", dir, n, pageBytes)...)
 	return err
 }
 

@@ -39,9 +39,7 @@ func (s *scaleStore) add(name, unit string, x float64) {
 func (b *bench) scale() error {
 	rep := scaleReport{Machine: thisMachine(b.base)}
 	for _, n := range b.o.sizes {
-		if n == 65_536 {
-			n -= 64 // room below --max-generations for what is published here
-		}
+		n = belowLimit(n)
 		m, err := b.filled(n)
 		if err != nil {
 			return err
