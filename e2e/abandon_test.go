@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -126,6 +127,49 @@ func TestKilledRank(t *testing.T) {
 		retry := newAgent(t)
 		retry.do(request{Op: "writerank", Path: s.ident, To: s.name, Gen: &s.g, Rank: 1})
 		retry.do(request{Op: "rename-staging", Path: s.ident, To: s.name, Gen: &s.g})
+		must(t, checkGeneration(s.target(), s.g))
+	})
+}
+
+// TestOneTakesUp: of many that open half a page for writing, which its writer has
+// left and a reader still has, one gets it; to the others it is being written.
+func TestOneTakesUp(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		_, s := newStaging(t, md)
+		half := s.g.pages()[0]
+		path := s.file(half.path)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		writer, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		must(t, err)
+		_, err = writer.Write(make([]byte, half.bytes/2))
+		must(t, err)
+		reader, err := os.Open(path)
+		must(t, err)
+		must(t, writer.Close())
+		for range 50 {
+			var fds [8]int
+			var errs [8]error
+			var wg sync.WaitGroup
+			for i := range fds {
+				wg.Go(func() { fds[i], errs[i] = syscall.Open(path, syscall.O_WRONLY, 0) })
+			}
+			wg.Wait()
+			got := 0
+			for i, err := range errs {
+				if err != nil {
+					wantErrno(t, "open", err, syscall.EROFS)
+					continue
+				}
+				got++
+				must(t, syscall.Close(fds[i]))
+			}
+			if got != 1 {
+				t.Fatalf("%d of %d got half a page for writing, want 1", got, len(fds))
+			}
+		}
+		must(t, reader.Close())
+		s.complete(t)
+		must(t, s.rename())
 		must(t, checkGeneration(s.target(), s.g))
 	})
 }

@@ -95,8 +95,10 @@ func raceWithPages(t *testing.T, workers []*agent, s staging) {
 func wantOneWinner(t *testing.T, workers []*agent) {
 	t.Helper()
 	won := 0
+	var answers []error
 	for r, a := range workers {
 		err := a.receive().err()
+		answers = append(answers, err)
 		if err == nil {
 			won++
 		} else {
@@ -104,7 +106,7 @@ func wantOneWinner(t *testing.T, workers []*agent) {
 		}
 	}
 	if won != 1 {
-		t.Errorf("%d renames returned 0, want 1", won)
+		t.Errorf("%d renames returned 0, want 1: %v", won, answers)
 	}
 }
 

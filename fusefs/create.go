@@ -150,6 +150,9 @@ const createdTTL = time.Second
 // opened gives a handle on a file that has just been made.
 func (fs *FS) opened(in *fuse.CreateIn, dir nodeID, name string, n nodeID, f *os.File, out *fuse.CreateOut) error {
 	h, err := fs.openHandle(&in.InHeader, n, in.Flags, 0)
+	if n.kind() == kindPage {
+		fs.stage.Opened(n.page())
+	}
 	if err != nil {
 		f.Close()
 		return err

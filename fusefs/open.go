@@ -112,17 +112,13 @@ func (fs *FS) openPage(in *fuse.InHeader, n nodeID, flags uint32, write bool, ou
 			return err
 		}
 	}
+	var h *handle
+	var err error
 	if write {
-		if err := fs.mayWrite(ref, staged); err != nil {
-			return err
-		}
-		if flags&syscall.O_TRUNC != 0 {
-			if err := fs.ram.Truncate(n.page(), 0); err != nil {
-				return err
-			}
-		}
+		h, err = fs.openWriter(in, n, flags, ref, staged)
+	} else {
+		h, err = fs.openHandle(in, n, flags, bytes)
 	}
-	h, err := fs.openHandle(in, n, flags, bytes)
 	if err != nil {
 		return err
 	}

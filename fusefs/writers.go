@@ -1,9 +1,13 @@
 package fusefs
 
 import (
+	"errors"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"ckptfs/fusefs/staging"
 	"ckptfs/pages"
@@ -12,6 +16,10 @@ import (
 // closeWait bounds how long a publication waits for the release of a descriptor
 // whose close has returned: the kernel sends that after the close.
 const closeWait = 300 * time.Millisecond
+
+// writerPause is how often a page is looked at that has a writer's handle and no
+// writer.
+const writerPause = 3 * time.Millisecond
 
 // closedWriters wakes who waits for a writer's handle to go.
 type closedWriters struct {
@@ -83,20 +91,53 @@ func (fs *FS) writersOf(n nodeID) (open, closing bool) {
 	return open, closing
 }
 
-// mayWrite refuses to open a page for writing that is complete, published, or
-// being written: EROFS. A short one whose writer is gone can be taken up.
-func (fs *FS) mayWrite(ref staging.PageRef, staged bool) error {
+// openWriter gives a handle that writes to a page. EROFS if the page is complete
+// or published, or if somebody writes to it. A short one whose writer is gone can
+// be taken up, by one at a time: a handle whose release is on its way is waited
+// for, and one that the kernel has not told its caller of yet is a writer too.
+func (fs *FS) openWriter(in *fuse.InHeader, n nodeID, flags uint32, ref staging.PageRef, staged bool) (*handle, error) {
 	if !staged {
-		return syscall.EROFS
+		return nil, syscall.EROFS
 	}
-	if ref.Scratch() {
-		return nil
+	deadline := time.Now().Add(closeWait)
+	for {
+		wake := fs.closed.next()
+		h, err := fs.takeUp(in, n, flags, ref)
+		switch {
+		case err != errOldWriter:
+			return h, err
+		case time.Now().After(deadline):
+			return nil, syscall.EROFS
+		}
+		select {
+		case <-wake:
+		case <-time.After(writerPause): // its caller may have been told
+		}
 	}
-	ok, err := fs.stage.Writable(ref)
-	if err == nil && !ok {
-		err = syscall.EROFS
+}
+
+// errOldWriter says that a page has another writer's handle, but no writer.
+var errOldWriter = errors.New("the handle of another writer")
+
+func (fs *FS) takeUp(in *fuse.InHeader, n nodeID, flags uint32, ref staging.PageRef) (*handle, error) {
+	fs.takingUp.Lock()
+	defer fs.takingUp.Unlock()
+	if !ref.Scratch() {
+		switch ok, err := fs.stage.Writable(ref); {
+		case err != nil:
+			return nil, err
+		case !ok:
+			return nil, syscall.EROFS
+		case fs.live.IsOpen(ref.ID) && slices.ContainsFunc(fs.handles.of(n), (*handle).writes):
+			return nil, errOldWriter
+		}
 	}
-	return err
+	if flags&syscall.O_TRUNC != 0 {
+		if err := fs.ram.Truncate(ref.ID, 0); err != nil {
+			return nil, err
+		}
+	}
+	return fs.openHandle(in, n, flags, 0)
 }
 
 // mayTruncate refuses to change the size of what is complete or published.

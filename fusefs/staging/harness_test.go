@@ -166,10 +166,11 @@ func place(d *Draft, slot int) (Place, string) {
 // writePage writes a whole page, or n bytes of it.
 func (b *bench) writePage(d *Draft, slot, n int) error {
 	p, name := place(d, slot)
-	_, f, err := d.CreatePage(b.t.Context(), p, name, Owner{Mode: 0o644}, b.nextOp())
+	id, f, err := d.CreatePage(b.t.Context(), p, name, Owner{Mode: 0o644}, b.nextOp())
 	if err != nil {
 		return err
 	}
+	d.m.Opened(id)
 	_, err = f.Write(bytes.Repeat([]byte{byte(slot)}, n))
 	return errors.Join(err, f.Close())
 }

@@ -23,6 +23,9 @@ type stagedPage struct {
 
 	owner *Draft // the staging that made it
 
+	// making: whoever made the page has no handle on it yet.
+	making atomic.Bool
+
 	// sealed has the file's owner and mtime from when it was seen complete; no
 	// writer is let in any more. nil: not seen yet.
 	sealed    atomic.Pointer[index.Attr]
@@ -59,6 +62,13 @@ const (
 	pageWritten // somebody still has it open or mapped for writing
 	pageGone
 )
+
+// Opened tells that the maker of a page has a handle on it now, or never will.
+func (m *Manager) Opened(id pages.ID) {
+	if r, ok := m.StagedPage(id); ok {
+		r.staged.making.Store(false)
+	}
+}
 
 // inspect looks at a staged page's file: complete is its exact size and no
 // writer and no writable mapping (contract section 3). What was complete once
@@ -121,8 +131,12 @@ func (m *Manager) settle(id pages.ID) bool {
 
 // abandoned reports whether a staged page is too short and nobody has it open or
 // mapped for writing: its writer died. It is as good as absent.
+//
+// The order matters: the maker's handle is seen as long as there is one, and what
+// is looked at last is what it has left. The file alone does not tell, for between
+// the daemon's descriptor and the client's there is none.
 func (m *Manager) abandoned(r PageRef) bool {
-	if !r.Staged() || r.Scratch() || r.Sealed() || m.Live.IsOpen(r.ID) {
+	if !r.Staged() || r.Scratch() || r.Sealed() || r.staged.making.Load() || m.Live.IsOpen(r.ID) {
 		return false
 	}
 	state, err := m.inspect(r.staged)

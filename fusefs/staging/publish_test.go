@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 func TestPublishAndContinue(t *testing.T) {
@@ -86,6 +87,41 @@ func TestPublishRefuses(t *testing.T) {
 	b.must(f.Close())
 	_, err = d.Publish(name, 0, nil)
 	wantErrno(t, err, syscall.EINVAL) // one byte too long
+}
+
+// TestBeingMade: between the daemon's descriptor of a new page and its client's
+// there is none. Whoever looks at the staging meanwhile leaves the page there.
+func TestBeingMade(t *testing.T) {
+	b := newBench(t)
+	d := b.stage("x", 1, 8)
+	slots := b.missing(d)
+	p, name := place(d, slots[0])
+	id, f, err := d.CreatePage(t.Context(), p, name, Owner{Mode: 0o644}, b.nextOp())
+	b.must(err)
+	b.must(f.Close())
+	look := func() pages.ID {
+		t.Helper()
+		_, err = d.Publish(d.mu.content.derived.Name, 0, nil)
+		wantErrno(t, err, syscall.EBUSY)
+		b.missing(d)
+		e, err := d.Lookup(p, name)
+		if err != nil {
+			wantErrno(t, err, syscall.ENOENT)
+		}
+		return e.Page.ID
+	}
+	if got := look(); got != id {
+		t.Errorf("page %d was made, %d is there", id, got)
+	}
+	d.m.Live.Open(id, pageBytes)
+	d.m.Opened(id)
+	if got := look(); got != id {
+		t.Errorf("page %d is open, %d is there", id, got)
+	}
+	d.m.Live.Close(id) // and nothing written
+	if got := look(); got != 0 {
+		t.Errorf("page %d was left by its writer and is still there", got)
+	}
 }
 
 // TestTwoCopies: two stagings write the same pages at the same time; both

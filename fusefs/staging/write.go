@@ -18,7 +18,7 @@ type Owner struct {
 
 // CreatePage makes the page at a position and opens it for writing. EEXIST if
 // it is there, found by its content key included. EPERM where the manifest has
-// no such page.
+// no such page. The caller tells Manager.Opened when it has a handle on the page.
 func (d *Draft) CreatePage(ctx context.Context, p Place, name string, o Owner, op index.Op) (pages.ID, *os.File, error) {
 	slot, g, err := d.wantPage(p, name)
 	if err != nil {
@@ -34,6 +34,7 @@ func (d *Draft) CreatePage(ctx context.Context, p Place, name string, o Owner, o
 		return 0, nil, err
 	}
 	sp := &stagedPage{ID: pages.ID(d.m.Index.NextID()), Key: d.mu.content.derived.Keys[slot], Bytes: g.PageBytes}
+	sp.making.Store(true)
 	f, err := d.m.createFile(sp, o)
 	if err != nil {
 		return 0, nil, err
