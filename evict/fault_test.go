@@ -15,7 +15,7 @@ import (
 // published, written back, made durable, read again, retired and flushed, kills
 // the store, opens it again, and looks at all of it. Nothing published may be
 // lost, for RAM outlives the process, and no byte may be wrong. A run takes every
-// fifth step, beginning at random; with CKPTFS_EVERY_STEP=1 it takes all.
+// twelfth step, beginning at random; with CKPTFS_EVERY_STEP=1 it takes all.
 func TestFailEveryDiskStep(t *testing.T) {
 	for _, fault := range []struct {
 		name    string
@@ -27,7 +27,7 @@ func TestFailEveryDiskStep(t *testing.T) {
 		{"EIO from then on", syscall.EIO, true},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			stride := 5
+			stride := 12
 			switch {
 			case os.Getenv("CKPTFS_EVERY_STEP") == "1":
 				stride = 1
