@@ -124,7 +124,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		})
 		for range 6 {
 			// rsync with -H can wait for ever when a hard-linked file vanishes, on any filesystem and in spite of --timeout.
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience/3)
 			cmd := exec.CommandContext(ctx, rsync, "-aHAX", "--delete", "--timeout=10", m.path+"/", backup+"/")
 			cmd.WaitDelay = time.Second
 			out, err := cmd.CombinedOutput()

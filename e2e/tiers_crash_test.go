@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -88,15 +89,24 @@ func (m *mount) fsck(clean bool) {
 	}
 }
 
-// TestCrashUnderLoad kills keeper and daemon, or ends them, at random moments.
+// TestCrashUnderLoad kills keeper and daemon, or ends them, at random moments. Now
+// and then it goes on with a new store: all of one is read again in each round.
 func TestCrashUnderLoad(t *testing.T) {
 	requireFUSE(t)
 	t.Logf("seed %d", suite.seed)
 	rnd := rand.New(rand.NewPCG(suite.seed, 4))
+	const each = 20 // rounds of a store
+	rounds := crashRounds(t, 100)
+	for first := 0; first < rounds && !t.Failed(); first += each {
+		t.Run(fmt.Sprint(first), func(t *testing.T) { crashUnderLoad(t, rnd, min(each, rounds-first)) })
+	}
+}
+
+func crashUnderLoad(t *testing.T, rnd *rand.Rand, rounds int) {
 	m := mountFS(t, modes[0], tierFlags...)
 	id := newIdentity("crash", 1)
 	l := newLedger(m.addIdentity(t, "model", id), id, suite.seed)
-	for round := range crashRounds(t, 100) {
+	for round := range rounds {
 		c := startCrowd(l)
 		time.Sleep(time.Duration(rnd.IntN(500)) * time.Millisecond)
 		if round%10 == 9 {
