@@ -23,20 +23,22 @@ type concurrencyReport struct {
 }
 
 // besideLoad is how long opens of a page in RAM took beside a load. The CPUs are
-// shared whatever the load is, so the same was measured beside threads that only
-// spin, as many as the load's clients have.
+// shared whatever the load is, and whatever answers: so in turn with the opens the
+// same client asked a process that does nothing but answer, through pipes.
 type besideLoad struct {
-	Name    string  `json:"name"`
-	What    string  `json:"what"`
-	Threads int     `json:"threads"`
-	Alone   latency `json:"alone"`
-	Beside  latency `json:"beside"`
-	Spin    latency `json:"spin"`
-	Ratio   float64 `json:"ratio"` // of the 99th percentiles
-	Met     bool    `json:"met"`
+	Name   string  `json:"name"`
+	What   string  `json:"what"`
+	Alone  latency `json:"alone"`
+	Beside latency `json:"beside"`
+	Ratio  float64 `json:"ratio"` // of the 99th percentiles
+	Met    bool    `json:"met"`
+
+	PipeAlone  latency `json:"pipe_alone"`
+	PipeBeside latency `json:"pipe_beside"`
+	PipeRatio  float64 `json:"pipe_ratio"`
 }
 
-// latency is that of opens, µs.
+// latency is that of many calls, µs.
 type latency struct {
 	N   int     `json:"n"`
 	P50 float64 `json:"p50"`
@@ -70,7 +72,7 @@ func (b *bench) concurrency() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)
 		}
-		r := &besideLoad{Name: k.name, What: k.what, Threads: l.threads}
+		r := &besideLoad{Name: k.name, What: k.what}
 		if err := b.measureBeside(opener, l, r); err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)
 		}
@@ -84,19 +86,18 @@ func (b *bench) concurrency() error {
 	return rep.print(b.o.json)
 }
 
-// measureBeside measures alone, beside the load, and beside spinning threads, in
-// turn, so that a slow moment of the machine meets all three.
+// measureBeside measures alone and beside the load in turn, so that a slow moment
+// of the machine meets both.
 func (b *bench) measureBeside(opener *worker, l *load, r *besideLoad) error {
-	var alone, beside, spinning []int64
+	var alone, beside outcome
 	for range b.o.repeats {
 		for _, side := range []struct {
-			to      *[]int64
+			to      *outcome
 			prepare func() error
 			run     func() error
 		}{
 			{&alone, nil, func() error { time.Sleep(window); return nil }},
 			{&beside, l.prepare, func() error { return l.repeat(window) }},
-			{&spinning, nil, func() error { return b.spinFor(l.threads, window) }},
 		} {
 			if side.prepare != nil {
 				if err := side.prepare(); err != nil {
@@ -107,14 +108,15 @@ func (b *bench) measureBeside(opener *worker, l *load, r *besideLoad) error {
 			if err != nil {
 				return err
 			}
-			*side.to = append(*side.to, o.Each...)
+			side.to.Each, side.to.Echo = append(side.to.Each, o.Each...), append(side.to.Echo, o.Echo...)
 		}
 		if err := b.ctx.Err(); err != nil {
 			return err
 		}
 	}
-	r.Alone, r.Beside, r.Spin = latencyOf(alone), latencyOf(beside), latencyOf(spinning)
-	r.Ratio = r.Beside.P99 / r.Alone.P99
+	r.Alone, r.Beside = latencyOf(alone.Each), latencyOf(beside.Each)
+	r.PipeAlone, r.PipeBeside = latencyOf(alone.Echo), latencyOf(beside.Echo)
+	r.Ratio, r.PipeRatio = r.Beside.P99/r.Alone.P99, r.PipeBeside.P99/r.PipeAlone.P99
 	r.Met = r.Ratio <= mostTimes
 	return nil
 }
@@ -132,16 +134,6 @@ func (l *load) repeat(d time.Duration) error {
 	}
 }
 
-// spinFor keeps threads of another process busy.
-func (b *bench) spinFor(threads int, d time.Duration) error {
-	ws, err := b.workers(1)
-	if err != nil {
-		return err
-	}
-	_, err = ws[0].until(job{Op: "spin", Threads: threads}, func() error { time.Sleep(d); return nil })
-	return err
-}
-
 func (rep *concurrencyReport) print(asJSON bool) error {
 	if asJSON {
 		return printJSON(rep)
@@ -149,9 +141,9 @@ func (rep *concurrencyReport) print(asJSON bool) error {
 	fmt.Printf("%s\n\n", rep.Machine)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	if len(rep.Loads) > 0 {
-		fmt.Fprintln(w, "load\topens\tp50 alone, µs\tp99 alone\tp50 beside the load\tp99 beside the load\tratio\ttarget\tmet\tp99 beside spinning threads")
+		fmt.Fprintln(w, "load\topens\tp50 alone, µs\tp99 alone\tp50 beside the load\tp99 beside the load\tratio\ttarget\tmet\tpipes: p99 alone\tbeside\tratio")
 		for _, r := range rep.Loads {
-			fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t≤ %.1f ×\t%s\t%.0f (%d)\n", r.Name, r.Beside.N, r.Alone.P50, r.Alone.P99, r.Beside.P50, r.Beside.P99, r.Ratio, mostTimes, yesNo(r.Met), r.Spin.P99, r.Threads)
+			fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t≤ %.1f ×\t%s\t%.0f\t%.0f\t%.1f\n", r.Name, r.Beside.N, r.Alone.P50, r.Alone.P99, r.Beside.P50, r.Beside.P99, r.Ratio, mostTimes, yesNo(r.Met), r.PipeAlone.P99, r.PipeBeside.P99, r.PipeRatio)
 		}
 		fmt.Fprintln(w)
 	}

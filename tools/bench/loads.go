@@ -11,7 +11,6 @@ import (
 // that is in RAM.
 type load struct {
 	pages   []string     // in RAM; they are opened meanwhile
-	threads int          // of its clients, and of the daemon where it works for them meanwhile
 	prepare func() error // before each run, not measured; may be nil
 	run     func() error
 }
@@ -69,7 +68,7 @@ func (b *bench) loadOn(m *mounted) (*load, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &load{threads: 1}
+	l := &load{}
 	for _, paths := range rankPaths(g, n) {
 		l.pages = append(l.pages, paths...)
 	}
@@ -137,13 +136,17 @@ func diskLoad(b *bench) (*load, error) {
 		gens = append(gens, g)
 	}
 	next := 0
-	l.threads = 2 * worldSize // a page of each is read, and another one brought meanwhile
-	l.run = func() error {
+	// Copying a huge page to memory that a virtual machine has given back keeps a
+	// CPU for some ms, whatever waits for it: see warmMemory.
+	l.prepare = func() error {
 		if objects, err := objectFiles(filepath.Join(d.m.state, "disk")); err != nil {
 			return err
 		} else if err := dropFiles(objects); err != nil {
 			return err
 		}
+		return warmMemory(int64(worldSize*d.perRank) * largePage)
+	}
+	l.run = func() error {
 		next++
 		_, err := b.readOnce("read", gens[next%len(gens)], d.perRank, largePage)
 		return err

@@ -43,6 +43,7 @@ type outcome struct {
 	Start int64   `json:"start"`
 	End   int64   `json:"end"`
 	Each  []int64 `json:"each"` // of each path
+	Echo  []int64 `json:"echo,omitempty"`
 	Reply string  `json:"reply,omitempty"`
 	Err   string  `json:"err,omitempty"`
 }

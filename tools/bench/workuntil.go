@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +22,6 @@ func (c *clientWork) doUntil(j job, stop <-chan struct{}) outcome {
 	switch j.Op {
 	case "open":
 		err = c.opens(j, stop, &o)
-	case "spin":
-		spin(j.Threads, stop)
 	default:
 		err = fmt.Errorf("no operation %q that can be stopped", j.Op)
 	}
@@ -42,10 +42,16 @@ func stopped(stop <-chan struct{}) bool {
 }
 
 // opens opens and closes one file after the other; the times are those of the
-// opens alone.
+// opens alone. In turn it asks another process and waits for the answer, as an open
+// does, but through pipes.
 func (c *clientWork) opens(j job, stop <-chan struct{}, o *outcome) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	e, err := startEcho()
+	if err != nil {
+		return err
+	}
+	defer e.end()
 	rest := unix.NsecToTimespec(pause.Nanoseconds())
 	for i := 0; !stopped(stop); i++ {
 		began := monotonic()
@@ -58,22 +64,55 @@ func (c *clientWork) opens(j job, stop <-chan struct{}, o *outcome) error {
 			return err
 		}
 		_ = unix.Nanosleep(&rest, nil)
+		began = monotonic()
+		if err := e.ask(); err != nil {
+			return err
+		}
+		o.Echo = append(o.Echo, monotonic()-began)
+		_ = unix.Nanosleep(&rest, nil)
 	}
 	return nil
 }
 
-// spin keeps so many threads busy with nothing.
-func spin(threads int, stop <-chan struct{}) {
-	var wg sync.WaitGroup
-	for range threads {
-		wg.Go(func() {
-			for !stopped(stop) {
-				for range 1 << 14 {
-				}
-			}
-		})
+// echo is a process that answers each byte with itself: cat.
+type echo struct {
+	cmd      *exec.Cmd
+	to, from *os.File
+}
+
+func startEcho() (*echo, error) {
+	in, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
 	}
-	wg.Wait()
+	from, out, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, in.Close(), to.Close())
+	}
+	e := &echo{cmd: exec.Command("cat"), to: to, from: from}
+	to.Fd() // from now on its calls block, as those of an open do
+	from.Fd()
+	e.cmd.Stdin, e.cmd.Stdout = in, out
+	err = e.cmd.Start()
+	if err := errors.Join(err, in.Close(), out.Close()); err != nil {
+		return nil, errors.Join(err, to.Close(), from.Close())
+	}
+	return e, e.ask()
+}
+
+func (e *echo) ask() error {
+	b := []byte{0}
+	if _, err := e.to.Write(b); err != nil {
+		return err
+	}
+	_, err := e.from.Read(b)
+	return err
+}
+
+func (e *echo) end() {
+	e.to.Close()
+	_ = e.cmd.Wait()
+	e.from.Close()
 }
 
 // parallel has threads do their parts of a job at the same time.
