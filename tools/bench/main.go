@@ -7,7 +7,7 @@
 //	bench [flags]         the table
 //	bench scale [flags]   stores of 1,000, 10,000 and 65,536 generations
 //	bench concurrency [flags]   opens beside other work, and many clients at a time
-//	bench soak [flags]    a million opens, and thousands of generations made and removed
+//	bench soak [flags]    a million opens, and 100,000 generations made and removed
 //
 // The mounts run with default flags but for the size of the RAM tier and the
 // places, so what is measured is what a user gets.
@@ -59,7 +59,7 @@ func (o *options) addFlags(fs *pflag.FlagSet, command string) {
 		return
 	case "soak":
 		fs.IntVar(&o.opens, "opens", 1_000_000, "opens of pages, with read and close")
-		fs.IntVar(&o.cycles, "cycles", 20_000, "generations staged, published and removed")
+		fs.IntVar(&o.cycles, "cycles", 100_000, "generations staged, published and removed")
 		return
 	}
 	fs.BoolVar(&o.quick, "quick", false, "about two minutes: fewer repetitions, 10,000 generations in place of 65,536")

@@ -60,15 +60,16 @@ func (b *bench) soak() error {
 		return err
 	}
 	s := &soaked{b: b, m: m, dir: dir, gen: gen}
-	for _, part := range []struct {
+	type part struct {
 		name          string
 		opens, cycles int
-	}{
-		{"a little of both", b.o.opens / 50, b.o.cycles / 50},
-		{"opens", b.o.opens, 0},
-		{"cycles", 0, b.o.cycles},
-		{"both again", b.o.opens / 10, b.o.cycles / 10},
-	} {
+	}
+	parts := []part{{"a little of both", b.o.opens / 100, b.o.cycles / 100}, {"opens", b.o.opens, 0}}
+	const steps = 4 // what is bounded grows to its bound and stays there
+	for n := range steps {
+		parts = append(parts, part{fmt.Sprintf("cycles %d/%d", n+1, steps), 0, b.o.cycles / steps})
+	}
+	for _, part := range append(parts, part{"both again", b.o.opens / 10, b.o.cycles / 100}) {
 		b.note("%s …", part.name)
 		if err := s.work(part.opens, part.cycles); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
