@@ -119,8 +119,23 @@ func (l *Live) unpublished() iter.Seq2[pages.ID, bool] {
 	}
 }
 
-// Ref has a staging hold the page, published or staged by another. False if it
-// is going: it is then as good as absent.
+// RefStaged has a staging hold a page that another has made. False if it is
+// going or has gone: as long as anybody holds it, it has an entry here.
+func (l *Live) RefStaged(id pages.ID) bool {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	p := s.pages[id]
+	if p == nil || p.state >= stateDying {
+		return false
+	}
+	p.refs++
+	return true
+}
+
+// Ref has a staging hold the page, which the index has. False if it is going: it
+// is then as good as absent. One that has gone is not known here any more, so the
+// caller looks at the index afterwards: a row that is there then stays.
 func (l *Live) Ref(id pages.ID, pageBytes int64) bool {
 	s := l.shard(id)
 	s.Lock()

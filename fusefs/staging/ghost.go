@@ -32,6 +32,10 @@ func (m *Manager) Unpublish(g *index.Generation, name string, ghost bool, subs m
 	if err := d.fillFromGeneration(c); err != nil {
 		return nil, err
 	}
+	if g.Retired() { // and its pages may have gone before they were held
+		d.dropSlots()
+		return nil, syscall.ENOENT
+	}
 	if err := d.writeGhost(c, op); err != nil {
 		d.abandonGhost()
 		return nil, err

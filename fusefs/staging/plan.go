@@ -187,7 +187,7 @@ func (m *Manager) findPages(c *content, slots []int) ([]link, error) {
 	}
 	var found []link
 	for i, s := range slots {
-		if p := rows[i]; p != nil && m.Live.Ref(p.ID, p.Bytes) {
+		if p := rows[i]; p != nil && m.hold(p.ID, p.Bytes) {
 			found = append(found, link{Slot: s, ID: p.ID})
 			continue
 		}
@@ -195,13 +195,26 @@ func (m *Manager) findPages(c *content, slots []int) ([]link, error) {
 			if state, err := m.inspect(sp); err != nil || state != pageComplete {
 				continue
 			}
-			if m.Live.Ref(sp.ID, sp.Bytes) {
+			if m.Live.RefStaged(sp.ID) {
 				found = append(found, link{Slot: s, ID: sp.ID, Page: sp})
 				break
 			}
 		}
 	}
 	return found, nil
+}
+
+// hold has a staging hold a page that had a row when it was looked for. False if it
+// has gone since. A row that is there when the page is held stays.
+func (m *Manager) hold(id pages.ID, bytes int64) bool {
+	if !m.Live.Ref(id, bytes) {
+		return false
+	}
+	if _, err := m.Index.Page(id); err != nil {
+		m.unref([]PageRef{{ID: id}})
+		return false
+	}
+	return true
 }
 
 // LinkPage is link(2): it puts an existing page with the position's content key
@@ -225,7 +238,7 @@ func (d *Draft) LinkPage(p Place, name string, id pages.ID, op index.Op) error {
 	if key != want {
 		return refuse(syscall.EPERM, "the page has another content key than this position")
 	}
-	if !d.m.Live.Ref(id, bytes) {
+	if f.Page != nil && !d.m.Live.RefStaged(id) || f.Page == nil && !d.m.hold(id, bytes) {
 		return syscall.ENOENT
 	}
 	d.mu.Lock()
