@@ -83,6 +83,7 @@ type Manager struct {
 	// unsettled is a page that Settle is to look at once more; 0: none.
 	unsettled atomic.Uint64
 	done      map[index.Op]bool // operations that the journals say were done
+	dropped   []PageRef         // what the journals, while they are read, say was let go
 	Late      []Late            // stagings found published when the journals were read
 
 	mu struct {
@@ -125,6 +126,8 @@ func New(cfg Config, discard bool) (*Manager, error) {
 			return nil, fmt.Errorf("staging %s: %w", e.Name(), err)
 		}
 	}
+	m.unref(m.dropped)
+	m.dropped = nil
 	return m, nil
 }
 

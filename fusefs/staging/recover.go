@@ -197,9 +197,11 @@ func (d *Draft) unreserveLocked(slot int) {
 	d.mu.slots[slot].reserved = false
 }
 
+// replayDrop lets a page go when all journals have been read: one that is read
+// later may say that its staging has the page too.
 func (d *Draft) replayDrop(ref PageRef) {
 	if ref.ID != 0 {
-		d.m.unref([]PageRef{ref})
+		d.m.dropped = append(d.m.dropped, ref)
 	}
 }
 
