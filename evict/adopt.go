@@ -216,8 +216,9 @@ func (t *Tiers) removeUnchargedLocked(id pages.ID) error {
 }
 
 // forgetRAM takes the storage of a page in RAM away, whether its turn to be taken
-// up has come or not.
-func (t *Tiers) forgetRAM(id pages.ID, charge int64) {
+// up has come or not. A staged page is charged by its staging, file or not: a
+// killed daemon may have removed the file before.
+func (t *Tiers) forgetRAM(id pages.ID, charge int64, staged bool) {
 	a := &t.adoption
 	adopting := a.on.Load()
 	if adopting {
@@ -234,6 +235,8 @@ func (t *Tiers) forgetRAM(id pages.ID, charge int64) {
 	if inRAM {
 		// An unlink on a tmpfs fails only if the tier itself is gone.
 		_ = t.removeCopy(id, charge)
+	} else if staged {
+		t.Budget.Free(charge)
 	}
 }
 

@@ -190,7 +190,7 @@ func (t *Tiers) wake() {
 // forget is told that nothing needs a page any more: its storage goes in both
 // tiers. staged pages have no row and no disk copy.
 func (t *Tiers) forget(id pages.ID, charge int64, row *index.Page) {
-	t.forgetRAM(id, charge)
+	t.forgetRAM(id, charge, row == nil)
 	if row == nil || t.Disk == nil {
 		return
 	}
