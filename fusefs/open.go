@@ -17,12 +17,10 @@ import (
 // openHandle gives a handle on the node with its lease. pageBytes is the size of
 // a page node. EMFILE if there are too many. A request sent again gets the handle that it had opened.
 func (fs *FS) openHandle(in *fuse.InHeader, n nodeID, flags uint32, pageBytes int64) (*handle, error) {
-	op, again := opOf(in)
-	if again {
-		if h, ok := fs.handles.byOpID(op); ok && h.node == n {
-			return h, nil
-		}
+	if h, ok := fs.openedBefore(in, n); ok {
+		return h, nil
 	}
+	op, _ := opOf(in)
 	if err := fs.mayOpen(n, in.Pid); err != nil {
 		return nil, err
 	}
@@ -36,6 +34,16 @@ func (fs *FS) openHandle(in *fuse.InHeader, n nodeID, flags uint32, pageBytes in
 	}
 	fs.handles.commit(h)
 	return h, nil
+}
+
+// openedBefore finds the handle that this very request has had from a former daemon.
+func (fs *FS) openedBefore(in *fuse.InHeader, n nodeID) (*handle, bool) {
+	op, again := opOf(in)
+	if !again {
+		return nil, false
+	}
+	h, ok := fs.handles.byOpID(op)
+	return h, ok && h.node == n
 }
 
 // closeHandle ends a handle and what it holds.

@@ -41,3 +41,37 @@ func TestKilledAfterAnUnlink(t *testing.T) {
 		}
 	}
 }
+
+// TestKilledAfterAnOpenForWriting: the handle of half a page was there, and the
+// answer was not sent. The request that is sent again gets that handle.
+func TestKilledAfterAnOpenForWriting(t *testing.T) {
+	fs := quietFS(t)
+	d := testDraft(t, fs, "s", 3, 1)
+	group := placeNode(d.ID, staging.Place{Level: staging.LevelGroup})
+	const flags, op = syscall.O_WRONLY, 1000
+	var made fuse.CreateOut
+	in := fuse.CreateIn{InHeader: fuse.InHeader{NodeId: uint64(group), Unique: 10}, Flags: flags | syscall.O_CREAT | syscall.O_EXCL, Mode: 0o644}
+	if s := fs.Create(nil, &in, "00000000", &made); !s.Ok() {
+		t.Fatal(s)
+	}
+	read := fuse.OpenIn{InHeader: fuse.InHeader{NodeId: made.NodeId, Unique: 12}} // it stays, so that the page is not abandoned
+	var out fuse.OpenOut
+	if s := fs.Open(nil, &read, &out); !s.Ok() {
+		t.Fatal(s)
+	}
+	fs.Release(nil, &fuse.ReleaseIn{Fh: made.Fh})
+	write := fuse.OpenIn{InHeader: fuse.InHeader{NodeId: made.NodeId, Unique: op}, Flags: flags}
+	if s := fs.Open(nil, &write, &out); !s.Ok() {
+		t.Fatal(s)
+	}
+	fs = again(t, fs)
+	handle := out.Fh
+	write.Unique |= resend
+	if s := fs.Open(nil, &write, &out); !s.Ok() || out.Fh != handle {
+		t.Errorf("sent again: %v, handle %x, was %x", s, out.Fh, handle)
+	}
+	write.Unique = op + 2
+	if s := fs.Open(nil, &write, &out); s != fuse.EROFS {
+		t.Errorf("another writer: %v", s)
+	}
+}
