@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -260,8 +261,11 @@ func (d *Draft) finishPublish(g *index.Generation, replaced map[pages.ID]pages.I
 	}
 }
 
+// removeFiles removes the journal first: without it there is no staging, whatever
+// else a daemon that is killed meanwhile leaves behind.
 func (d *Draft) removeFiles() {
 	d.journal.close()
+	os.Remove(filepath.Join(d.m.draftDir(d.ID), "journal"))
 	os.RemoveAll(d.m.draftDir(d.ID))
 }
 
