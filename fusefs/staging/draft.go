@@ -276,13 +276,13 @@ func (d *Draft) CreateFile(t EntryType, a index.Attr, sub uint64, op index.Op) (
 	if d.mu.content != nil {
 		return nil, refuse(syscall.EPERM, "the manifest was accepted; make a new staging for another one")
 	}
-	f, err := os.OpenFile(d.FilePath(t), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	// Recorded before it is made: a request that is sent again makes what is not
+	// there, and must not find a file that it has made itself.
+	if err := d.journal.append(record{Do: doAttr, Op: op, Sub: sub, Attr: &a}); err != nil {
 		return nil, err
 	}
-	if err := d.journal.append(record{Do: doAttr, Op: op, Sub: sub, Attr: &a}); err != nil {
-		f.Close()
-		os.Remove(d.FilePath(t))
+	f, err := os.OpenFile(d.FilePath(t), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
 		return nil, err
 	}
 	d.applyAttrLocked(sub, a)

@@ -9,17 +9,19 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/index"
 )
 
-// removals tells in which order the names in a directory go while f runs.
-func removals(t *testing.T, dir string, f func()) (names []string) {
+// happens tells in which order things happen to names in a directory while f runs.
+func happens(t *testing.T, dir string, mask uint32, f func()) (names []string) {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE); err != nil {
+	if _, err := unix.InotifyAddWatch(fd, dir, mask); err != nil {
 		t.Fatal(err)
 	}
 	f()
@@ -54,7 +56,7 @@ func TestKilledInTheMiddleOfADiscard(t *testing.T) {
 		kept[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name()))
 		b.must(err)
 	}
-	names := removals(t, dir, func() { b.must(d.Discard()) })
+	names := happens(t, dir, unix.IN_DELETE, func() { b.must(d.Discard()) })
 	if len(names) != len(kept) || !slices.Contains(names, "journal") {
 		t.Fatalf("removed %v of %d", names, len(kept))
 	}
@@ -70,4 +72,26 @@ func TestKilledInTheMiddleOfADiscard(t *testing.T) {
 		b.open(false)
 		b.noStagings()
 	}
+}
+
+// TestKilledInTheMiddleOfACreate: a request that is sent again is not told EEXIST
+// because of what it has made itself.
+func TestKilledInTheMiddleOfACreate(t *testing.T) {
+	b := newBench(t)
+	d, err := b.Create(b.ident, "x", index.Attr{Mode: 0o755}, b.nextOp())
+	b.must(err)
+	names := happens(t, b.draftDir(d.ID), unix.IN_CREATE|unix.IN_MODIFY, func() { b.write(d, EntryTokens, nil) })
+	if len(names) != 2 || names[0] != "journal" {
+		t.Errorf("%v have changed in this order", names)
+	}
+	op := b.op
+	b.must(os.Remove(d.FilePath(EntryTokens))) // as if it had not been made
+	b.reopen()
+	d, _ = b.ByID(d.ID)
+	if _, err := d.Lookup(Place{}, "tokens"); !b.Done(op) || err == nil {
+		t.Errorf("done %v, and the file: %v", b.Done(op), err)
+	}
+	f, err := d.CreateFile(EntryTokens, index.Attr{Mode: 0o644}, 2, op)
+	b.must(err)
+	f.Close()
 }
