@@ -195,7 +195,11 @@ func (l *Live) removeStorage(id pages.ID, charge int64, _ *index.Page) {
 	}
 }
 
-// Publish says that the index has a row for the page from now on.
+// Publish says that a generation has the page from now on: one that a staging has
+// made, or one that only stagings have kept. A publication says so before anything
+// else can be committed, so that it and Keep come in the order of their
+// transactions. A page that is dying stays so until its caller has seen that its row
+// could not be deleted.
 func (l *Live) Publish(id pages.ID) {
 	s := l.shard(id)
 	s.Lock()

@@ -23,6 +23,11 @@ type Publication struct {
 	Used      int64 // recency; 0: the latest
 	Op        Op
 
+	// Linked, if it is not nil, is called with the pages that the generation has,
+	// when that is committed and nothing else can be meanwhile. It must not call
+	// the index, nor wait for anybody who does.
+	Linked func([]pages.ID)
+
 	// Prefixes are generations whose tokens are a proper prefix of this one's,
 	// published ones and such as may be by now; ids of others are ignored.
 	Prefixes []ObjectID
@@ -95,6 +100,9 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 	}, func() {
 		x.nextSeq++
 		p.Contents.Pages = final
+		if p.Linked != nil {
+			p.Linked(final)
+		}
 		x.keys.add(inserted)
 		for n := range inserted {
 			x.pages.changed(&inserted[n])

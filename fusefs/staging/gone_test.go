@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 // linksWhatIsThere checks that every page of the staging has its file, and those
@@ -68,4 +69,54 @@ func TestLinkWhatGoes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPublishedFromAGoneGeneration: pages that only a staging kept are a
+// generation's again, and can be opened, from the instant of its publication.
+func TestPublishedFromAGoneGeneration(t *testing.T) {
+	b := newBench(t)
+	x := b.stage("x", 1, 8)
+	b.fill(x)
+	first := b.publish(x)
+	y := b.stage("y", 1, 12)
+	b.fill(y)
+	b.must(b.Retire([]*index.Generation{first}, "gone", 0))
+	kept, err := b.idx.UnlinkedPages()
+	b.must(err)
+	if len(kept) == 0 {
+		t.Fatal("nothing is kept by the staging alone")
+	}
+	looked := false
+	b.Changed = func([]pages.ID) {
+		looked = true
+		for _, id := range kept {
+			if !b.Live.Open(id, pageBytes) {
+				t.Errorf("page %d of the new generation cannot be opened", id)
+			} else {
+				b.Live.Close(id)
+			}
+		}
+	}
+	b.publish(y)
+	if !looked {
+		t.Error("nobody looked")
+	}
+}
+
+// TestRetiredBeforeItIsFinished: a generation that is retired before its staging
+// has ended leaves nothing behind.
+func TestRetiredBeforeItIsFinished(t *testing.T) {
+	b := newBench(t)
+	d := b.stage("x", 1, 8)
+	b.fill(d)
+	_, err := d.Publish(d.mu.content.derived.Name, b.nextOp(), func(g *index.Generation) {
+		b.must(b.Retire([]*index.Generation{g}, "gone", 0))
+	})
+	b.must(err)
+	left, err := b.idx.UnlinkedPages()
+	b.must(err)
+	if n := b.files(); n != 0 || len(left) != 0 {
+		t.Errorf("%d files and %d rows are left", n, len(left))
+	}
+	b.usage(0, 0)
 }

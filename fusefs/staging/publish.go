@@ -202,6 +202,11 @@ func (d *Draft) publication(c *content, fresh []*stagedPage, ids []pages.ID, op 
 		Op:        op,
 		Prefixes:  c.kin,
 		Supersede: supersede,
+		Linked: func(ids []pages.ID) {
+			for _, id := range ids {
+				d.m.Live.Publish(id)
+			}
+		},
 	}
 	for sub, a := range d.mu.sub {
 		p.SubAttrs = append(p.SubAttrs, index.SubAttr{Sub: sub, Attr: a})
@@ -242,7 +247,6 @@ func (d *Draft) finishPublish(g *index.Generation, replaced map[pages.ID]pages.I
 		case ref.staged == nil:
 			relinked = append(relinked, ref.ID)
 		case replaced[ref.ID] == 0 || replaced[ref.ID] == ref.ID:
-			d.m.Live.Publish(ref.ID)
 			ref.staged.published.Store(true)
 			d.m.dropStaged(ref.staged)
 		default:
