@@ -148,6 +148,31 @@ func (l *Live) Ref(id pages.ID, pageBytes int64) bool {
 	return true
 }
 
+// Abandon makes a staged page one that nobody can open or link any more; its
+// staging lets it go then. False, and nothing has changed, if it is open, or if
+// another staging holds it too.
+func (l *Live) Abandon(id pages.ID) bool {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	p := s.pages[id]
+	if p == nil || p.state != stateStaged || p.opens > 0 || p.refs != 1 {
+		return false
+	}
+	p.state = stateDead
+	return true
+}
+
+// Reclaim takes an Abandon back.
+func (l *Live) Reclaim(id pages.ID) {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	if p := s.pages[id]; p != nil && p.state == stateDead && p.refs > 0 {
+		p.state = stateStaged
+	}
+}
+
 // Unref lets a staging's hold go. last says that no staging holds it any more,
 // dropRow that the index still has a row which nothing links: the caller deletes
 // it (index.DropPages) and then calls Dead for it. Storage of a page that nobody

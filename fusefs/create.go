@@ -29,10 +29,15 @@ func (fs *FS) create(in *fuse.CreateIn, name string, out *fuse.CreateOut) error 
 	if fs.doneBefore(&in.InHeader) {
 		// Made by this very request before the daemon was replaced.
 		if n, ok := fs.lookupMade(dir, name); ok {
-			if err := fs.entryOut(n, 0, &out.EntryOut); err != nil {
+			err := fs.entryOut(n, 0, &out.EntryOut)
+			if err == nil {
+				err = fs.openMadeBefore(in, n, &out.OpenOut)
+			}
+			if !errorIs(err, syscall.ENOENT) {
 				return err
 			}
-			return fs.openMadeBefore(in, n, &out.OpenOut)
+			// A page without a handle looks abandoned, and another rank has just
+			// dropped it.
 		}
 	}
 	f, n, err := fs.makeFile(in, dir, name)

@@ -120,3 +120,34 @@ func TestRetiredBeforeItIsFinished(t *testing.T) {
 	}
 	b.usage(0, 0)
 }
+
+// opensIt opens a page while it is looked at.
+type opensIt struct{ *bench }
+
+func (o opensIt) Writing(id pages.ID) bool {
+	o.Live.Open(id, pageBytes)
+	return false
+}
+
+// TestTakenUpWhileItIsDropped: half a page that is opened while another rank finds
+// that its writer is gone stays where it is; one that was found so is not opened.
+func TestTakenUpWhileItIsDropped(t *testing.T) {
+	b := newBench(t)
+	d := b.stage("x", 1, 8)
+	slots := b.missing(d)
+	b.must(b.writePage(d, slots[0], 1))
+	p, name := place(d, slots[0])
+	e, err := d.LookupAny(p, name)
+	b.must(err)
+	old := b.writers
+	b.writers = opensIt{b}
+	b.must(d.dropAbandoned(slots[:1]))
+	b.writers = old
+	if now, err := d.LookupAny(p, name); err != nil || now.Page.ID != e.Page.ID {
+		t.Errorf("a page that is open was dropped: %v", err)
+	}
+	b.Live.Close(e.Page.ID)
+	if !b.Live.Abandon(e.Page.ID) || b.Live.Open(e.Page.ID, pageBytes) {
+		t.Error("an abandoned page was opened")
+	}
+}

@@ -158,12 +158,15 @@ func (d *Draft) dropAbandoned(slots []int) error {
 			d.mu.Unlock()
 			return err
 		}
-		if d.mu.slots[slot].page.ID != ref.ID {
+		// It may have been taken up since it was looked at.
+		if d.mu.slots[slot].page.ID != ref.ID || !d.m.Live.Abandon(ref.ID) {
 			d.mu.Unlock()
 			continue
 		}
 		err := d.journal.append(record{Do: doDrop, Slot: slot, Reserve: true})
-		if err == nil {
+		if err != nil {
+			d.m.Live.Reclaim(ref.ID)
+		} else {
 			d.mu.slots[slot].page, d.mu.slots[slot].reserved = PageRef{}, true
 			d.m.Budget.AdoptReserved(evict.Charge(ref.staged.Bytes))
 		}
