@@ -40,6 +40,7 @@ const (
 	howFlushed                 // closed at least once (ordinary path)
 	howUncached                // read from the disk tier
 	howOrdinary                // a page that the daemon serves, see backingIDs
+	howCounted                 // its page has a writer as long as the handle is there, whatever the file says
 )
 
 const (

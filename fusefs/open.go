@@ -108,7 +108,7 @@ func (fs *FS) open1(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.OpenOut
 
 // openPage opens a page. Complete and published pages take no writers: EROFS.
 func (fs *FS) openPage(in *fuse.InHeader, n nodeID, flags uint32, write bool, out *fuse.OpenOut) error {
-	ref, staged := fs.stage.StagedPage(n.page())
+	_, staged := fs.stage.StagedPage(n.page())
 	bytes := int64(0)
 	var row *index.Page
 	if !staged {
@@ -123,7 +123,7 @@ func (fs *FS) openPage(in *fuse.InHeader, n nodeID, flags uint32, write bool, ou
 	var h *handle
 	var err error
 	if write {
-		h, err = fs.openWriter(in, n, flags, ref, staged)
+		h, err = fs.openWriter(in, n, flags, staged)
 	} else {
 		h, err = fs.openHandle(in, n, flags, bytes)
 	}

@@ -20,7 +20,8 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	defer fs.gate.leave()
 	n := nodeID(in.NodeId)
 	if size, ok := in.GetSize(); ok {
-		if err := fs.truncate(n, int64(size)); err != nil {
+		_, open := in.GetFh()
+		if err := fs.truncate(n, int64(size), open); err != nil {
 			return status(fs.log, err)
 		}
 	}
@@ -196,15 +197,11 @@ func (fs *FS) setStagedAttr(ref staging.PageRef, in *fuse.SetAttrIn) error {
 	return nil
 }
 
-// truncate sets a file's size, while it can still be written.
-func (fs *FS) truncate(n nodeID, size int64) error {
+// truncate sets a file's size, while it can still be written. open: by a descriptor.
+func (fs *FS) truncate(n nodeID, size int64, open bool) error {
 	switch n.kind() {
 	case kindPage:
-		ref, staged := fs.stage.StagedPage(n.page())
-		if err := fs.mayTruncate(ref, staged); err != nil {
-			return err
-		}
-		return fs.ram.Truncate(n.page(), size)
+		return fs.truncatePage(n, size, open)
 	case kindManifest, kindTokens:
 		t, err := fs.treeOf(n)
 		if err != nil {

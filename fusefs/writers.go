@@ -79,7 +79,7 @@ func (fs *FS) Writing(id pages.ID) bool {
 // have been closed at least once and may be on their way out.
 func (fs *FS) writersOf(n nodeID) (open, closing bool) {
 	for _, h := range fs.handles.of(n) {
-		if !h.writes() || h.how(howPassthrough) {
+		if !h.writes() || h.how(howPassthrough) && !h.how(howCounted) {
 			continue
 		}
 		if h.how(howFlushed) {
@@ -95,7 +95,7 @@ func (fs *FS) writersOf(n nodeID) (open, closing bool) {
 // or published, or if somebody writes to it. A short one whose writer is gone can
 // be taken up, by one at a time: a handle whose release is on its way is waited
 // for, and one that the kernel has not told its caller of yet is a writer too.
-func (fs *FS) openWriter(in *fuse.InHeader, n nodeID, flags uint32, ref staging.PageRef, staged bool) (*handle, error) {
+func (fs *FS) openWriter(in *fuse.InHeader, n nodeID, flags uint32, staged bool) (*handle, error) {
 	if h, ok := fs.openedBefore(in, n); ok {
 		return h, nil // it is itself the writer that would be found
 	}
@@ -105,7 +105,7 @@ func (fs *FS) openWriter(in *fuse.InHeader, n nodeID, flags uint32, ref staging.
 	deadline := time.Now().Add(closeWait)
 	for {
 		wake := fs.closed.next()
-		h, err := fs.takeUp(in, n, flags, ref)
+		h, err := fs.takeUp(in, n, flags)
 		switch {
 		case err != errOldWriter:
 			return h, err
@@ -122,10 +122,18 @@ func (fs *FS) openWriter(in *fuse.InHeader, n nodeID, flags uint32, ref staging.
 // errOldWriter says that a page has another writer's handle, but no writer.
 var errOldWriter = errors.New("the handle of another writer")
 
-func (fs *FS) takeUp(in *fuse.InHeader, n nodeID, flags uint32, ref staging.PageRef) (*handle, error) {
+func (fs *FS) takeUp(in *fuse.InHeader, n nodeID, flags uint32) (*handle, error) {
 	fs.takingUp.Lock()
 	defer fs.takingUp.Unlock()
-	if !ref.Scratch() {
+	// A scratch file may have got its position since it was looked at.
+	ref, staged := fs.stage.StagedPage(n.page())
+	switch {
+	case !staged || ref.Sealed() && !ref.Scratch():
+		return nil, syscall.EROFS
+	case ref.Scratch():
+	case fs.writerOnItsWay(n):
+		return nil, errOldWriter
+	default:
 		switch ok, err := fs.stage.Writable(ref); {
 		case err != nil:
 			return nil, err
@@ -136,11 +144,46 @@ func (fs *FS) takeUp(in *fuse.InHeader, n nodeID, flags uint32, ref staging.Page
 		}
 	}
 	if flags&syscall.O_TRUNC != 0 {
-		if err := fs.ram.Truncate(ref.ID, 0); err != nil {
+		if err := fs.stage.Truncate(ref.ID, 0); err != nil {
 			return nil, err
 		}
 	}
-	return fs.openHandle(in, n, flags, 0)
+	h, err := fs.openHandle(in, n, flags, 0)
+	if err == nil && ref.Scratch() {
+		// Its size may be a page's already, so that one look at the file between
+		// the answer and the client's descriptor would do to seal it.
+		h.setHow(howCounted)
+	}
+	return h, err
+}
+
+// writerOnItsWay reports whether a page has a writer's handle in passthrough mode,
+// but the file has no writer: the kernel has not opened it yet, or its release is
+// on its way.
+func (fs *FS) writerOnItsWay(n nodeID) bool {
+	if !fs.live.IsOpen(n.page()) || !slices.ContainsFunc(fs.handles.of(n), func(h *handle) bool {
+		return h.writes() && h.how(howPassthrough)
+	}) {
+		return false
+	}
+	busy, err := fs.ram.HasWriter(n.page())
+	return err == nil && !busy
+}
+
+// truncatePage sets a staged page's size. By its name (not open) it waits for a
+// writer who is on his way: his file must not be found complete before he comes.
+func (fs *FS) truncatePage(n nodeID, size int64, open bool) error {
+	if open {
+		return fs.stage.Truncate(n.page(), size)
+	}
+	for deadline := time.Now().Add(closeWait); ; time.Sleep(writerPause) {
+		fs.takingUp.Lock()
+		if !fs.writerOnItsWay(n) || time.Now().After(deadline) {
+			defer fs.takingUp.Unlock()
+			return fs.stage.Truncate(n.page(), size)
+		}
+		fs.takingUp.Unlock()
+	}
 }
 
 // mayTruncate refuses to change the size of what is complete or published.

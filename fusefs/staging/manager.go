@@ -80,6 +80,7 @@ type Manager struct {
 	dir     string
 	writers Writers
 	quotas  quotas
+	sealing sealing
 	// unsettled is a page that Settle is to look at once more; 0: none.
 	unsettled atomic.Uint64
 	done      map[index.Op]bool // operations that the journals say were done

@@ -3,7 +3,9 @@ package staging
 import (
 	"errors"
 	"io/fs"
+	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"ckptfs/evict"
 	"ckptfs/index"
@@ -79,6 +81,9 @@ func (m *Manager) inspect(p *stagedPage) (pageState, error) {
 	}
 	// Handles first: one that is on its way out is waited for.
 	writing := m.writers.Writing(p.ID)
+	sealing := m.sealing.of(p.ID)
+	sealing.Lock()
+	defer sealing.Unlock()
 	st, busy, err := m.ram.Settled(p.ID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -97,6 +102,24 @@ func (m *Manager) inspect(p *stagedPage) (pageState, error) {
 	}
 	p.sealed.Store(publishedAttr(st))
 	return pageComplete, nil
+}
+
+// sealing keeps pages from being sealed by one size and given another. Files are
+// looked at under it, but nothing is waited for.
+type sealing [64]sync.Mutex
+
+func (s *sealing) of(id pages.ID) *sync.Mutex { return &s[uint64(id)%uint64(len(s))] }
+
+// Truncate sets the size of a page that has no generation yet. EROFS if it is
+// complete.
+func (m *Manager) Truncate(id pages.ID, bytes int64) error {
+	sealing := m.sealing.of(id)
+	sealing.Lock()
+	defer sealing.Unlock()
+	if r, ok := m.StagedPage(id); !ok || r.Sealed() && !r.Scratch() {
+		return syscall.EROFS
+	}
+	return m.ram.Truncate(id, bytes)
 }
 
 // publishedAttr is what a page's file says of its attributes: published pages
