@@ -2,7 +2,9 @@ package staging
 
 import (
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"ckptfs/index"
 	"ckptfs/pages"
@@ -150,4 +152,24 @@ func TestTakenUpWhileItIsDropped(t *testing.T) {
 	if !b.Live.Abandon(e.Page.ID) || b.Live.Open(e.Page.ID, pageBytes) {
 		t.Error("an abandoned page was opened")
 	}
+}
+
+// TestLinkedWhileRoomIsMade: a page that comes to be there while a create waits
+// for RAM leaves nothing reserved.
+func TestLinkedWhileRoomIsMade(t *testing.T) {
+	b := newBench(t)
+	x, y := b.stage("x", 1, 8), b.stage("y", 1, 8)
+	b.must(b.writePage(y, 0, pageBytes))
+	p, name := place(y, 0)
+	b.must(y.Unlink(p, name, b.nextOp())) // with what was reserved for it
+	b.Waited = func(time.Duration) {
+		b.Waited = nil
+		b.must(b.writePage(x, 0, pageBytes))
+		b.missing(y)
+	}
+	wantErrno(t, b.writePage(y, 0, pageBytes), syscall.EEXIST)
+	b.fill(y)
+	b.publish(y)
+	b.must(x.Discard())
+	b.usage(6, 0)
 }

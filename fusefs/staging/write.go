@@ -85,7 +85,11 @@ func (d *Draft) reserveSlot(ctx context.Context, slot int, pageBytes int64) erro
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.slots[slot].reserved || d.mu.gone {
+	switch {
+	case d.mu.slots[slot].page.ID != 0: // linked meanwhile
+		d.m.Budget.Unreserve(evict.Charge(pageBytes))
+		return syscall.EEXIST
+	case d.mu.slots[slot].reserved || d.mu.gone:
 		d.m.Budget.Unreserve(evict.Charge(pageBytes))
 		return nil
 	}
