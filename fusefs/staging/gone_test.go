@@ -173,3 +173,37 @@ func TestLinkedWhileRoomIsMade(t *testing.T) {
 	b.must(x.Discard())
 	b.usage(6, 0)
 }
+
+// TestListedBesideAbandoned: less than what was asked for is the end of a
+// directory, also when pages that were abandoned are left out.
+func TestListedBesideAbandoned(t *testing.T) {
+	b := newBench(t)
+	d := b.stage("x", 1, 40)
+	att := Place{LevelGroup, 0, 0}
+	for _, s := range b.missing(d) {
+		if p, _ := place(d, s); p == att {
+			b.must(b.writePage(d, s, pageBytes))
+		}
+	}
+	for _, name := range []string{"00000001", "00000003", "00000009"} {
+		b.must(d.Unlink(att, name, b.nextOp()))
+		id, f, err := d.CreatePage(t.Context(), att, name, Owner{Mode: 0o644}, b.nextOp())
+		b.must(err)
+		b.must(f.Close())
+		d.m.Opened(id)
+	}
+	for max := 1; max < 12; max++ {
+		n, after := 0, uint64(0)
+		for {
+			es, err := d.List(att, after, max)
+			b.must(err)
+			if n += len(es); len(es) < max {
+				break
+			}
+			after = es[max-1].Cookie
+		}
+		if n != 7 {
+			t.Errorf("%d at a time: %d pages listed, 7 are there", max, n)
+		}
+	}
+}

@@ -121,19 +121,22 @@ func (d *Draft) slotLocked(p Place, name string) (slot, i int, ok bool) {
 }
 
 // List gives at most max entries of a directory whose cookies are greater than
-// after, in the order of cookies.
+// after, in the order of cookies. Fewer are all that is left.
 func (d *Draft) List(p Place, after uint64, max int) ([]Entry, error) {
+	var all []Entry
 	for {
-		es, err := d.list(p, after, max)
-		if err != nil || len(es) == 0 {
-			return es, err
+		es, err := d.list(p, after, max-len(all))
+		if err != nil {
+			return nil, err
 		}
-		last := es[len(es)-1].Cookie
-		es = slices.DeleteFunc(es, func(e Entry) bool { return e.Type == EntryPage && d.m.abandoned(e.Page) })
-		if len(es) > 0 {
-			return es, nil
+		more := len(es) > 0 && len(es) == max-len(all)
+		if more {
+			after = es[len(es)-1].Cookie
 		}
-		after = last
+		all = append(all, slices.DeleteFunc(es, func(e Entry) bool { return e.Type == EntryPage && d.m.abandoned(e.Page) })...)
+		if !more || len(all) == max {
+			return all, nil
+		}
 	}
 }
 
