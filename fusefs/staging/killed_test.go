@@ -95,3 +95,15 @@ func TestKilledInTheMiddleOfACreate(t *testing.T) {
 	b.must(err)
 	f.Close()
 }
+
+// TestKilledBeforeTheTokensGo: a daemon that was killed between accepting a
+// manifest and removing the tokens leaves that to the next one.
+func TestKilledBeforeTheTokensGo(t *testing.T) {
+	b := newBench(t)
+	d := b.stage("x", 1, 8)
+	b.must(os.WriteFile(d.FilePath(EntryTokens), tokens(1, 8), 0o600)) // as if they had not been removed
+	b.reopen()
+	if exists(d.FilePath(EntryTokens)) {
+		t.Error("the tokens of an accepted manifest are there")
+	}
+}

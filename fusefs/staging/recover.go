@@ -50,7 +50,10 @@ func (m *Manager) recover(dir string, discard bool) error {
 	}
 	d.finishRemoval(&rs[len(rs)-1])
 	d.mu.hasFile = exists(d.FilePath(EntryManifest))
-	d.mu.hasTokens = d.mu.content == nil && exists(d.FilePath(EntryTokens))
+	if d.mu.content != nil {
+		os.Remove(d.FilePath(EntryTokens)) // a prompt is private: they stay until this and no longer
+	}
+	d.mu.hasTokens = exists(d.FilePath(EntryTokens))
 	return m.enter(d)
 }
 
