@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/evict"
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 // recover reads one staging back from its journal, or removes what is left of
@@ -122,13 +123,13 @@ func (d *Draft) replay(r *record) error {
 		if d.mu.slots[r.Slot].reserved {
 			d.unreserveLocked(r.Slot)
 		}
-		r.Page.owner = d
 		d.mu.workers[r.TID] = true
-		d.replayStaged(r.Page)
-		d.mu.slots[r.Slot].page = PageRef{r.Page.ID, d.m.mu.byPage[r.Page.ID]}
+		return d.replayMade(r.Slot, r.Page)
 	case doLink:
 		for _, f := range r.Links {
-			d.replayLink(f)
+			if err := d.replayLink(f); err != nil {
+				return err
+			}
 		}
 	case doDrop:
 		d.replayDrop(d.mu.slots[r.Slot].page)
@@ -142,12 +143,12 @@ func (d *Draft) replay(r *record) error {
 			old.Place, old.Name = r.Page.Place, r.Page.Name
 			return nil
 		}
-		d.applyScratchLocked(r.Page)
+		return d.replayScratch(r.Page)
 	case doUnscratch:
 		delete(d.mu.scratch, r.Page.ID)
 		d.replayDrop(PageRef{r.Page.ID, r.Page})
 	case doPlaceAt:
-		d.applyPlaceAtLocked(r.Slot, r.Page)
+		return d.replayPlaceAt(r.Slot, r.Page)
 	case doAttr:
 		d.applyAttrLocked(r.Sub, *r.Attr)
 	case doError:
@@ -172,26 +173,101 @@ func (d *Draft) replayStaged(sp *stagedPage) {
 	d.m.addStaged(sp)
 }
 
-func (d *Draft) replayLink(f link) {
-	s := &d.mu.slots[f.Slot]
-	if s.reserved {
+// replayPublished holds a page that the index has, whoever made it: another staging
+// that has it too may have been published. False if the index does not have it.
+func (d *Draft) replayPublished(id pages.ID) (bool, error) {
+	row, err := d.m.Index.Page(id)
+	if errors.Is(err, index.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	d.m.Live.Ref(id, row.Bytes)
+	if row.Links() == 0 {
+		d.m.Live.Keep(id) // its generations are gone, and stagings have kept the row
+	}
+	return true, nil
+}
+
+// replayMade puts a page at its position that this staging made.
+func (d *Draft) replayMade(slot int, sp *stagedPage) error {
+	published, err := d.replayPublished(sp.ID)
+	if err != nil || published {
+		d.mu.slots[slot].page = PageRef{ID: sp.ID}
+		return err
+	}
+	d.replayStaged(sp)
+	d.takeMade(slot, sp.ID)
+	return nil
+}
+
+// takeMade puts a page at its position that is known and held: one of this staging,
+// of which the link of another may have been read before.
+func (d *Draft) takeMade(slot int, id pages.ID) {
+	made := d.m.mu.byPage[id]
+	made.owner = d
+	d.mu.slots[slot].page = PageRef{id, made}
+}
+
+// replayScratch enters a scratch file. It may be a page by now that another staging
+// has too, or that is published.
+func (d *Draft) replayScratch(sp *stagedPage) error {
+	published, err := d.replayPublished(sp.ID)
+	if err != nil {
+		return err
+	}
+	_, linked := d.m.mu.byPage[sp.ID]
+	switch {
+	case published:
+	case linked:
+		d.m.Live.RefStaged(sp.ID)
+	default:
+		d.applyScratchLocked(sp)
+		return nil
+	}
+	sp.owner = d
+	d.mu.scratch[sp.ID] = sp
+	return nil
+}
+
+// replayPlaceAt turns a scratch file, which is held, into the page of a slot.
+func (d *Draft) replayPlaceAt(slot int, placed *stagedPage) error {
+	known := d.m.mu.byPage[placed.ID]
+	if known != nil && known.Bytes == 0 {
+		d.applyPlaceAtLocked(slot, placed)
+		return nil
+	}
+	delete(d.mu.scratch, placed.ID)
+	if d.mu.slots[slot].reserved {
+		d.unreserveLocked(slot)
+	}
+	if known == nil { // it is published
+		d.mu.slots[slot].page = PageRef{ID: placed.ID}
+		return nil
+	}
+	d.takeMade(slot, placed.ID)
+	return nil
+}
+
+func (d *Draft) replayLink(f link) error {
+	if d.mu.slots[f.Slot].reserved {
 		d.unreserveLocked(f.Slot)
 	}
-	if f.Page != nil {
-		if row, err := d.m.Index.Page(f.ID); err == nil {
-			f.Page = nil // published meanwhile
-			d.m.Live.Ref(f.ID, row.Bytes)
-		} else {
-			d.replayStaged(f.Page)
-			f.Page = d.m.mu.byPage[f.ID]
-		}
-	} else {
-		_, g, _ := d.mu.content.layout.At(f.Slot)
-		d.m.Live.Ref(f.ID, d.mu.content.layout.Groups[g].PageBytes)
-		// Its generations may be gone; if they are not, DropPages will say so.
-		d.m.Live.Keep(f.ID)
+	published, err := d.replayPublished(f.ID)
+	switch {
+	case err != nil:
+		return err
+	case published:
+		f.Page = nil
+	case f.Page != nil:
+		d.replayStaged(f.Page)
+		f.Page = d.m.mu.byPage[f.ID]
+	default:
+		return nil // it was let go, as a later line says, and nothing had it any more
 	}
-	s.page = PageRef{f.ID, f.Page}
+	d.mu.slots[f.Slot].page = PageRef{f.ID, f.Page}
+	return nil
 }
 
 func (d *Draft) unreserveLocked(slot int) {
