@@ -330,9 +330,11 @@ func (d *Draft) replayGhost(ghost ghostState) error {
 		d.mu.sub[sub] = a
 	}
 	for i, id := range ghost.Pages {
-		_, g, _ := d.mu.content.layout.At(i)
-		if d.m.Live.Ref(id, d.mu.content.layout.Groups[g].PageBytes) {
-			d.m.Live.Keep(id)
+		there, err := d.replayPublished(id)
+		if err != nil {
+			return err
+		}
+		if there {
 			d.mu.slots[i].page = PageRef{ID: id}
 		}
 	}

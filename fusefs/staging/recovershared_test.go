@@ -2,6 +2,7 @@ package staging
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"ckptfs/index"
@@ -101,29 +102,38 @@ func TestKilledAfterAnotherPublished(t *testing.T) {
 // TestKilledWithALink: a page that a staging has linked stays its generation's:
 // it can be opened while the staging lets it go.
 func TestKilledWithALink(t *testing.T) {
-	b := newBench(t)
-	x := b.stage("x", 1, 8)
-	b.fill(x)
-	g := b.publish(x)
-	c, err := b.idx.Contents(g)
-	b.must(err)
-	y := b.stage("y", 1, 12)
-	b.reopen()
-	y, _ = b.ByID(y.ID)
-	looked := false
-	b.Changed = func([]pages.ID) {
-		looked = true
-		for _, id := range c.Pages {
-			if !b.Live.Open(id, pageBytes) {
-				t.Errorf("page %d of a generation cannot be opened", id)
-			} else {
-				b.Live.Close(id)
+	for _, ghost := range []bool{false, true} {
+		b := newBench(t)
+		x := b.stage("x", 1, 8)
+		b.fill(x)
+		g := b.publish(x)
+		c, err := b.idx.Contents(g)
+		b.must(err)
+		y := b.stage("y", 1, 12)
+		shared := slices.DeleteFunc(slices.Clone(c.Pages), func(id pages.ID) bool { return !b.Live.Held(id) })
+		if ghost {
+			b.fill(y)
+			g := b.publish(y)
+			y, err = b.Unpublish(g, g.Name, true, nil, "deleted", 0)
+			b.must(err)
+		}
+		b.reopen()
+		y, _ = b.ByID(y.ID)
+		looked := false
+		b.Changed = func([]pages.ID) {
+			looked = true
+			for _, id := range shared {
+				if !b.Live.Open(id, pageBytes) {
+					t.Errorf("page %d of a generation cannot be opened", id)
+				} else {
+					b.Live.Close(id)
+				}
 			}
 		}
-	}
-	b.must(y.Discard())
-	if !looked {
-		t.Error("nobody looked")
+		b.must(y.Discard())
+		if !looked || len(shared) == 0 {
+			t.Error("nobody looked")
+		}
 	}
 }
 
