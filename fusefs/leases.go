@@ -106,14 +106,18 @@ func (fs *FS) lease(h *handle, pageBytes int64) bool {
 			}
 		}
 	case n.inGeneration():
-		if d, ok := fs.stage.ByID(n.generation()); ok {
+		d, draft := fs.stage.ByID(n.generation())
+		if draft {
 			d.Hold()
 			h.lease.draft = d
-		} else if n.isDir() {
-			if !fs.leases.take(n.generation()) {
+		}
+		// A staging's id becomes its generation's, and so does its lease.
+		if n.isDir() {
+			if fs.leases.take(n.generation()) {
+				h.lease.gen = n.generation()
+			} else if !draft {
 				return false
 			}
-			h.lease.gen = n.generation()
 		}
 	}
 	return true

@@ -85,3 +85,26 @@ func TestTruncatedWhileItIsSealed(t *testing.T) {
 	}
 	t.Logf("%d of %d pages were complete first", sealed, n)
 }
+
+// TestLeaseOverPublication: a directory that is opened in a staging is a lease on
+// the generation that this becomes.
+func TestLeaseOverPublication(t *testing.T) {
+	k := &rawClient{t: t, fs: quietFS(t)}
+	d := testDraft(t, k.fs, "s", 1, 1)
+	fillDraft(t, d, 1)
+	var fhs []uint64
+	for _, p := range []staging.Place{{}, {Level: staging.LevelRank}} {
+		in, out := fuse.OpenIn{InHeader: fuse.InHeader{NodeId: uint64(placeNode(d.ID, p))}}, fuse.OpenOut{}
+		k.must(k.fs.OpenDir(nil, &in, &out))
+		fhs = append(fhs, out.Fh)
+	}
+	k.must(k.fs.Rename(nil, &fuse.RenameIn{InHeader: fuse.InHeader{NodeId: uint64(makeNode(kindStagingDir, d.Identity.ID))}, Newdir: uint64(makeNode(kindIdentity, d.Identity.ID))}, "s", planName(t, d)))
+	for n := len(fhs); n >= 0; n-- {
+		if got := k.fs.leases.count(d.ID); got != n {
+			t.Errorf("%d leases with %d directories open", got, n)
+		}
+		if n > 0 {
+			k.fs.ReleaseDir(&fuse.ReleaseIn{Fh: fhs[n-1]})
+		}
+	}
+}
