@@ -26,7 +26,11 @@ func (fs *FS) create(in *fuse.CreateIn, name string, out *fuse.CreateOut) error 
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if fs.doneBefore(&in.InHeader) {
+	// A document's file is not recorded. The kernel asks for a create when a lookup
+	// has found nothing, and lets nobody else into the directory until it is told: if
+	// the file is there, this request has made it.
+	_, again := opOf(&in.InHeader)
+	if fs.doneBefore(&in.InHeader) || again && dir.kind() == kindIdentity {
 		// Made by this very request before the daemon was replaced.
 		if n, ok := fs.lookupMade(dir, name); ok {
 			err := fs.entryOut(n, 0, &out.EntryOut)

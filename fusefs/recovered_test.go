@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"ckptfs/fusefs/staging"
+	"ckptfs/index"
 )
 
 // again gives a filesystem that takes over from one whose daemon is killed.
@@ -73,5 +74,46 @@ func TestKilledAfterAnOpenForWriting(t *testing.T) {
 	write.Unique = op + 2
 	if s := fs.Open(nil, &write, &out); s != fuse.EROFS {
 		t.Errorf("another writer: %v", s)
+	}
+}
+
+// TestKilledAfterADocumentWasMade: a create of identity.json that is sent again
+// finds what it has made itself.
+func TestKilledAfterADocumentWasMade(t *testing.T) {
+	for _, name := range []string{documentName, ".identity.json.x"} {
+		t.Run(name, func(t *testing.T) {
+			fs := quietFS(t)
+			doc, err := index.ParseDocument(testIdentity(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := fs.idx.CreateModel("m", index.Attr{Mode: 0o755}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i, err := fs.idx.CreateIdentity(m, doc.Name(), nil, index.Attr{Mode: 0o755}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := makeNode(kindIdentity, i.ID)
+			f, _, err := fs.makeDocument(dir, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Close()
+			fs = again(t, fs)
+			in := fuse.CreateIn{InHeader: fuse.InHeader{NodeId: uint64(dir), Unique: 10}, Flags: syscall.O_WRONLY | syscall.O_CREAT | syscall.O_EXCL, Mode: 0o644}
+			var out fuse.CreateOut
+			if s := fs.Create(nil, &in, name, &out); s != fuse.Status(syscall.EEXIST) {
+				t.Errorf("another create of %s: %v", name, s)
+			}
+			in.Unique |= resend
+			if s := fs.Create(nil, &in, name, &out); !s.Ok() {
+				t.Fatalf("%s, sent again: %v", name, s)
+			}
+			if _, s := fs.Write(nil, &fuse.WriteIn{Fh: out.Fh}, testIdentity(1)); !s.Ok() {
+				t.Errorf("writing: %v", s)
+			}
+		})
 	}
 }
