@@ -181,6 +181,10 @@ func (d *Draft) Unhold() {
 func (d *Draft) idleSince() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.idleSinceLocked()
+}
+
+func (d *Draft) idleSinceLocked() time.Time {
 	if d.mu.handles > 0 || d.mu.publishing {
 		return time.Time{}
 	}

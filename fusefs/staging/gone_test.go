@@ -207,3 +207,30 @@ func TestListedBesideAbandoned(t *testing.T) {
 		}
 	}
 }
+
+// TestHeldWhileItIsReaped: a staging that somebody opens in the instant of its
+// timeout stays.
+func TestHeldWhileItIsReaped(t *testing.T) {
+	b := newBench(t)
+	d := b.stage("x", 1, 8)
+	b.now = b.now.Add(2 * time.Minute)
+	b.Now = func() time.Time { return b.now }
+	waits := make(chan struct{})
+	d.mu.Lock() // a publication is being decided
+	d.mu.publishing, d.mu.decided = true, make(chan struct{})
+	d.mu.Unlock()
+	wantErrno(t, func() error {
+		go func() { d.Hold(); d.decide(); close(waits) }()
+		return d.discard(func() bool { return !d.idleSinceLocked().IsZero() })
+	}(), syscall.EBUSY)
+	<-waits
+	if left := b.Reap(); len(left) != 0 {
+		t.Error("it was discarded while it was held")
+	}
+	d.Unhold()
+	b.now = b.now.Add(2 * time.Minute)
+	if gone := b.Reap(); len(gone) != 1 {
+		t.Error("it was not discarded after its timeout")
+	}
+	b.usage(0, 0)
+}

@@ -275,9 +275,16 @@ func (d *Draft) removeFiles() {
 
 // Discard ends the staging: nothing of it is left but pages that others hold.
 // It waits for no handle; open files keep their bytes until they are closed.
-func (d *Draft) Discard() error {
+func (d *Draft) Discard() error { return d.discard(func() bool { return true }) }
+
+// discard is Discard if may, which is asked under the lock, says so; else EBUSY.
+func (d *Draft) discard(may func() bool) error {
 	d.mu.Lock()
-	if err := d.usableLocked(); err != nil {
+	err := d.usableLocked()
+	if err == nil && !may() {
+		err = syscall.EBUSY
+	}
+	if err != nil {
 		d.mu.Unlock()
 		return err
 	}
@@ -311,11 +318,12 @@ func (m *Manager) Reap() []*Draft {
 	var reaped []*Draft
 	now := m.Now()
 	for _, d := range m.All() {
-		since := d.idleSince()
-		if since.IsZero() || now.Sub(since) < m.Timeout {
+		idle := func(since time.Time) bool { return !since.IsZero() && now.Sub(since) >= m.Timeout }
+		if !idle(d.idleSince()) {
 			continue
 		}
-		if d.Discard() == nil {
+		// Somebody may have come in this instant.
+		if d.discard(func() bool { return idle(d.idleSinceLocked()) }) == nil {
 			reaped = append(reaped, d)
 		}
 	}
