@@ -100,7 +100,7 @@ type FS struct {
 	unpublishing sync.Mutex // one generation is turned into a draft at a time
 	bounding     sync.Mutex // one look for generations to retire at a time
 	closed       closedWriters
-	takingUp     sync.Mutex // who opens a short page for writing, see openWriter; a handle is taken under it
+	takingUp     takingUp
 
 	reconciled chan struct{} // closed when what no start waits for is done
 	flushes    chan struct{} // see flushSoon

@@ -119,12 +119,19 @@ func (fs *FS) openWriter(in *fuse.InHeader, n nodeID, flags uint32, staged bool)
 	}
 }
 
+// takingUp is for who opens a page for writing that is there, see openWriter: one at
+// a time looks at it and takes a handle.
+type takingUp [64]sync.Mutex
+
+func (t *takingUp) of(n nodeID) *sync.Mutex { return &t[uint64(n.page())%uint64(len(t))] }
+
 // errOldWriter says that a page has another writer's handle, but no writer.
 var errOldWriter = errors.New("the handle of another writer")
 
 func (fs *FS) takeUp(in *fuse.InHeader, n nodeID, flags uint32) (*handle, error) {
-	fs.takingUp.Lock()
-	defer fs.takingUp.Unlock()
+	turn := fs.takingUp.of(n)
+	turn.Lock()
+	defer turn.Unlock()
 	// A scratch file may have got its position since it was looked at.
 	ref, staged := fs.stage.StagedPage(n.page())
 	switch {
@@ -176,13 +183,14 @@ func (fs *FS) truncatePage(n nodeID, size int64, open bool) error {
 	if open {
 		return fs.stage.Truncate(n.page(), size)
 	}
+	turn := fs.takingUp.of(n)
 	for deadline := time.Now().Add(closeWait); ; time.Sleep(writerPause) {
-		fs.takingUp.Lock()
+		turn.Lock()
 		if !fs.writerOnItsWay(n) || time.Now().After(deadline) {
-			defer fs.takingUp.Unlock()
+			defer turn.Unlock()
 			return fs.stage.Truncate(n.page(), size)
 		}
-		fs.takingUp.Unlock()
+		turn.Unlock()
 	}
 }
 
