@@ -72,6 +72,20 @@ func TestKeeperKilled(t *testing.T) {
 	})
 }
 
+// TestUnmountedFromOutside: umount(8) is a stop like any other, nothing is lost by it.
+func TestUnmountedFromOutside(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		ident, gens := removalSetup(t, m, 3)
+		must(t, unix.Unmount(m.path, 0))
+		must(t, m.reap())
+		m.start()
+		for _, g := range gens {
+			must(t, checkGeneration(filepath.Join(ident, g.name()), g))
+		}
+	})
+}
+
 // TestKeeperKilledUnderLoad: whatever rename had returned 0 for is there afterwards, whole.
 func TestKeeperKilledUnderLoad(t *testing.T) {
 	inModes(t, func(t *testing.T, md mode) {

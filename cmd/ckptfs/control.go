@@ -23,7 +23,7 @@ const (
 const (
 	opReady     = "ready"     // about to serve; Passthrough
 	opPong      = "pong"      // Seq, Taken
-	opDrained   = "drained"   //
+	opDrained   = "drained"   // Reason of the opDrain, Unsaved
 	opUnmounted = "unmounted" // the kernel ended the connection
 	opFatal     = "fatal"     // the daemon cannot go on: Reason, Code; it exits
 )
@@ -63,6 +63,7 @@ type daemonConfig struct {
 	AdmissionTimeout time.Duration `json:"admission_timeout"`
 	Passthrough      string        `json:"passthrough"` // passthroughAuto, passthroughOn or passthroughOff
 	MaxWrite         int           `json:"max_write"`   // bytes, agreed with the kernel
+	ShutdownBudget   time.Duration `json:"shutdown_budget"`
 	Tiers            tierOptions   `json:"tiers"`
 	Log              logOptions    `json:"log"`
 

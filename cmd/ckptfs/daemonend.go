@@ -26,21 +26,27 @@ type stopper interface {
 // untilEnd does what the keeper says until there is nothing left to serve, and closes fs.
 func (l *keeperLink) untilEnd(fs filesystem, dev *device, metrics *metricsServer, log *slog.Logger) error {
 	var unfinished error
+	flushed := false // shutDown has been called
+	stop := func(limit time.Duration) {
+		flushed = true
+		reply := message{Op: opDrained, Reason: drainShutdown}
+		var err error
+		if reply.Unsaved, err = shutDown(fs, limit); err != nil {
+			unfinished = fmt.Errorf("not everything that was under way could be finished: %w", err)
+			log.Warn(unfinished.Error())
+		}
+		l.send(reply)
+	}
 	for {
 		select {
 		case m := <-l.drain:
 			metrics.drain()
-			reply := message{Op: opDrained}
 			if m.Reason == drainUpgrade {
 				dev.hold(upgradePause)
+				l.send(message{Op: opDrained, Reason: drainUpgrade})
 			} else {
-				var err error
-				if reply.Unsaved, err = shutDown(fs, m.Limit); err != nil {
-					unfinished = fmt.Errorf("not everything that was under way could be finished: %w", err)
-					log.Warn(unfinished.Error())
-				}
+				stop(m.Limit)
 			}
-			l.send(reply)
 		case <-l.exit:
 			quiet := dev.hold(shutdownPause)
 			dev.leave()
@@ -53,7 +59,11 @@ func (l *keeperLink) untilEnd(fs filesystem, dev *device, metrics *metricsServer
 			return closeFS(fs)
 		case <-dev.ended:
 			l.send(message{Op: opUnmounted})
-			if !dev.hold(shutdownPause) || !metrics.end(shutdownPause) {
+			if !flushed && l.unmounted() {
+				metrics.drain()
+				stop(drainTime(l.cfg.ShutdownBudget))
+			}
+			if unfinished != nil || !dev.hold(shutdownPause) || !metrics.end(shutdownPause) {
 				return unfinished
 			}
 			return closeFS(fs)
@@ -61,6 +71,20 @@ func (l *keeperLink) untilEnd(fs filesystem, dev *device, metrics *metricsServer
 			return errKeeperLost
 		}
 	}
+}
+
+// unmounted reports whether the mount is gone, and not only its connection: then there will be no other daemon.
+func (l *keeperLink) unmounted() bool {
+	table, err := mountTable()
+	return err == nil && len(mountsAt(table, l.cfg.Mountpoint)) == 0
+}
+
+// drainTime is how much of the time for a stop the daemon has to write what is only in RAM.
+func drainTime(budget time.Duration) time.Duration {
+	if budget <= 0 {
+		budget = defaultShutdownBudget // the keeper is older than this field
+	}
+	return budget * 3 / 4
 }
 
 // shutDown finishes what fs wants to finish while it is still served, within limit.

@@ -198,6 +198,12 @@ func (m *mounted) mode(mode string) {
 	must(m.t, os.WriteFile(filepath.Join(m.state, toyModeFile), []byte(mode), 0o644))
 }
 
+// there reports whether a daemon has left the toy's file of this name.
+func (m *mounted) there(name string) bool {
+	_, err := os.Stat(filepath.Join(m.state, name))
+	return err == nil
+}
+
 // status reads who serves. Two reads of the text can come from two daemons, so it is read until it makes sense.
 func (m *mounted) status() (s toyStatusDoc) {
 	m.t.Helper()

@@ -46,6 +46,8 @@ type keeper struct {
 	overdue  <-chan time.Time // fires when the way to the goal takes too long
 	tooLong  bool             // it has
 	exitSent bool             // the daemon was told to exit
+	flushed  bool             // it has written what was only in RAM, but for unsaved
+	stopBy   time.Time        // when a stop is to be over
 	upgraded time.Time        // when the binary was last changed
 	wanted   bool             // an upgrade was asked for while no daemon was ready
 
@@ -119,7 +121,7 @@ func (k *keeper) startDaemon() {
 		offered = offered.masked(k.fuse.reply.flags())
 		cfg.MaxWrite = k.fuse.reply.maxWrite()
 	}
-	k.ready, k.fatal, k.exitSent = time.Time{}, nil, false
+	k.ready, k.fatal, k.exitSent, k.flushed = time.Time{}, nil, false, false
 	k.ping.reset()
 	d, err := startDaemon(k.image.execPath(), &cfg, k.fuse.dev, k.metrics, offered, k.io.err)
 	if err != nil {

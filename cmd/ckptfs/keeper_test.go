@@ -159,4 +159,7 @@ func TestUnmountedFromOutside(t *testing.T) {
 		t.Errorf("exit code %d; log:\n%s", code, m.logText())
 	}
 	m.wantMounts(0, 0)
+	if !m.there(toyDrained) {
+		t.Error("what is only in RAM was not written before the RAM tier was given up")
+	}
 }

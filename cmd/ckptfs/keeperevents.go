@@ -48,9 +48,12 @@ func (k *keeper) onMessage(m message) {
 		k.onPong(m)
 	case opDrained:
 		k.unsaved = m.Unsaved
-		k.onDrained()
+		k.onDrained(m.Reason)
 	case opUnmounted:
 		k.log.Info("the kernel has ended the connection")
+		if k.goal == goalServe && !k.fuse.mounted() {
+			k.beginStop() // the daemon knows, and writes what is only in RAM
+		}
 	case opFatal:
 		k.fatal = &m
 	}
@@ -73,7 +76,12 @@ func (k *keeper) onEnd(state *os.ProcessState) {
 	k.daemon, k.overdue = nil, nil
 	switch k.goal {
 	case goalStop:
-		k.finish(k.exitSent && succeeded(state), how)
+		clean := k.exitSent && succeeded(state)
+		if clean && !k.flushed {
+			k.stopAnother()
+			return
+		}
+		k.finish(clean, how)
 	case goalUpgrade:
 		k.goal = goalServe
 		k.takeNewBinary()

@@ -31,7 +31,7 @@ func connectKeeper() (*keeperLink, error) {
 	l := &keeperLink{
 		controlConn: newControlConn(os.NewFile(daemonControlFD, "keeper")),
 		goOn:        make(chan struct{}),
-		drain:       make(chan message, 1),
+		drain:       make(chan message, 2), // a stop may follow an upgrade
 		exit:        make(chan struct{}),
 		lost:        make(chan struct{}),
 	}
@@ -62,7 +62,7 @@ func (l *keeperLink) listen() {
 		case opDrain:
 			select {
 			case l.drain <- m:
-			default: // one is under way
+			default: // both are under way
 			}
 		case opPing:
 			go l.answer(m)

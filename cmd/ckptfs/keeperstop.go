@@ -38,25 +38,56 @@ func (k *keeper) takeNewBinary() {
 
 // stop has the daemon finish, unmounts and ends. All of it fits the budget.
 func (k *keeper) stop() {
-	k.goal = goalStop
-	k.restart = nil
-	if err := k.manager.stopping(); err != nil {
-		k.log.Warn("the service manager cannot be told", "err", err)
-	}
+	k.beginStop()
 	if k.daemon == nil {
 		k.finish(false, "no daemon was running")
 		return
 	}
+	k.drainToStop()
+}
+
+func (k *keeper) beginStop() {
+	k.goal = goalStop
+	k.restart = nil
+	k.stopBy = time.Now().Add(k.budget)
 	k.overdue = time.After(k.budget)
-	k.tell(message{Op: opDrain, Reason: drainShutdown, Limit: k.budget * 3 / 4})
+	if err := k.manager.stopping(); err != nil {
+		k.log.Warn("the service manager cannot be told", "err", err)
+	}
+}
+
+// drainToStop has the daemon write what is only in RAM, in what is left of the budget.
+func (k *keeper) drainToStop() {
+	left := time.Until(k.stopBy)
+	k.overdue = time.After(left)
+	k.tell(message{Op: opDrain, Reason: drainShutdown, Limit: drainTime(max(left, time.Millisecond))})
+}
+
+// stopAnother starts a daemon only to stop it. The one before had been told to make way for an upgrade when the stop
+// was asked for, and has ended without writing anything: what it had in RAM only would be lost.
+func (k *keeper) stopAnother() {
+	k.log.Info("the daemon had ended for an upgrade, another one writes what is only in RAM")
+	k.startDaemon()
+	k.restart = nil
+	switch {
+	case k.done:
+	case k.daemon == nil:
+		k.finish(false, "none could be started to write what is only in RAM")
+	default:
+		k.drainToStop()
+	}
 }
 
 // onDrained goes on with what opDrain was for.
-func (k *keeper) onDrained() {
+func (k *keeper) onDrained(reason string) {
 	if k.goal == goalServe {
 		return
 	}
 	if k.goal == goalStop {
+		if reason == drainUpgrade {
+			return // asked for before the stop, whose answer follows
+		}
+		k.flushed = true
 		// While the daemon still answers: an unmount may have to write back what was mapped.
 		if err := k.fuse.unmount(min(2*time.Second, k.budget/4)); err != nil {
 			k.log.Warn("unmounting", "mountpoint", k.fuse.point, "err", err)

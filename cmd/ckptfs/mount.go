@@ -29,6 +29,9 @@ const (
 	passthroughOff  = "off"
 )
 
+// defaultShutdownBudget fits the 10 s that containers are given.
+const defaultShutdownBudget = 8 * time.Second
+
 // mountOptions are the flags of 'ckptfs mount'.
 type mountOptions struct {
 	State            string
@@ -67,7 +70,7 @@ func (o *mountOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.AllowOther, "allow-other", os.Geteuid() == 0, "let other users enter the mount, as far as modes and owners of files and directories permit; root does by default")
 	fs.BoolVar(&o.MakeDir, "mkdir", false, "make the mount point, and what is missing above it, first")
 	fs.DurationVar(&o.Watchdog, "watchdog", 30*time.Second, "replace a daemon that has hung for so long: answers nothing, or takes no calls; 0: never")
-	fs.DurationVar(&o.ShutdownBudget, "shutdown-budget", 8*time.Second, "time for a clean stop, from signal to exit")
+	fs.DurationVar(&o.ShutdownBudget, "shutdown-budget", defaultShutdownBudget, "time for a clean stop, from signal to exit")
 	fs.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz by HTTP at `HOST:PORT`, or on loopback at :PORT; nowhere by default")
 	o.Tiers.AddFlags(fs)
 	o.Log.AddFlags(fs)

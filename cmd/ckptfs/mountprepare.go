@@ -179,7 +179,7 @@ func (o *mountOptions) newKeeper(state string, lock *fileLock, ram ramTier, fuse
 			RAMDir: ram.dir, RAMKind: ram.kind, HugePages: ram.hugePages, L1Bytes: int64(o.L1Size),
 			MaxGenerations: o.MaxGenerations, MaxStaging: o.MaxStaging, MaxHandles: o.MaxHandles,
 			StagingTimeout: o.StagingTimeout, AdmissionTimeout: o.AdmissionTimeout,
-			Passthrough: o.Passthrough, MaxWrite: maxWriteBytes, Tiers: o.Tiers, Log: o.Log, Flags: o.effective(state),
+			Passthrough: o.Passthrough, MaxWrite: maxWriteBytes, ShutdownBudget: o.ShutdownBudget, Tiers: o.Tiers, Log: o.Log, Flags: o.effective(state),
 			Keeper: keeperInfo{PID: os.Getpid(), Version: buildVersion(), Started: time.Now(), Recovery: recovery},
 		},
 		allow: o.AllowOther, keepRAM: o.KeepRAM, budget: o.ShutdownBudget, watchdog: o.Watchdog,

@@ -99,6 +99,50 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	m.start() // the next start finds nothing in its way
 }
 
+// TestStopWhileADaemonEndsForAnUpgrade: that one writes nothing to disk any more, so another one has to, before the RAM
+// tier is given up.
+func TestStopWhileADaemonEndsForAnUpgrade(t *testing.T) {
+	m := newMounted(t)
+	m.mode("slow end")
+	m.start()
+	must(t, m.cmd.Process.Signal(syscall.SIGHUP))
+	eventually(t, "the daemon closes its state", func() bool { return m.there(toyClosing) })
+	if m.there(toyDrained) {
+		t.Fatal("it was drained as for a stop")
+	}
+	if code := m.stop(); code != exitOK {
+		t.Errorf("exit code %d; log:\n%s", code, m.logText())
+	}
+	if !m.there(toyDrained) {
+		t.Error("no daemon has written what is only in RAM")
+	}
+	m.wantMounts(0, 0)
+}
+
+// TestStopWhileADaemonHoldsForAnUpgrade: the same, but the daemon still waits for a call that it is answering.
+func TestStopWhileADaemonHoldsForAnUpgrade(t *testing.T) {
+	m := newMounted(t).start()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		os.ReadFile(filepath.Join(m.point, "late")) // how it ends is not the point
+	}()
+	time.Sleep(100 * time.Millisecond) // it is under way
+	must(t, m.cmd.Process.Signal(syscall.SIGHUP))
+	eventually(t, "the upgrade has begun", func() bool { return strings.Contains(m.logText(), "msg=upgrading") })
+	must(t, m.cmd.Process.Signal(syscall.SIGTERM))
+	eventually(t, "the stop has begun", func() bool { return strings.Contains(m.logText(), "msg=stopping") })
+	must(t, os.WriteFile(filepath.Join(m.state, toyLateFile), nil, 0o600))
+	if code := m.wait(); code != exitOK {
+		t.Errorf("exit code %d; log:\n%s", code, m.logText())
+	}
+	<-read
+	if !m.there(toyDrained) {
+		t.Error("no daemon has written what is only in RAM")
+	}
+	m.wantMounts(0, 0)
+}
+
 func TestServiceManagerIsTold(t *testing.T) {
 	m := newMounted(t, "--watchdog=0")
 	socket := filepath.Join(t.TempDir(), "notify")

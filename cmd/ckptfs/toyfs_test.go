@@ -23,6 +23,7 @@ type toyFS struct {
 	passthrough bool
 	stuck       bool // Drain does not return
 	hung        bool // Probe does not return
+	slowEnd     bool // Close takes a while
 }
 
 const (
@@ -37,8 +38,10 @@ const (
 
 const (
 	toyBytes    = 256 << 10
-	toyModeFile = "toy-mode" // in the state directory: what goes wrong in this daemon
-	toyLateFile = "toy-late" // in the state directory: lets reads of toyLate go on
+	toyModeFile = "toy-mode"    // in the state directory: what goes wrong in this daemon
+	toyLateFile = "toy-late"    // in the state directory: lets reads of toyLate go on
+	toyDrained  = "toy-drained" // in the state directory: a daemon was drained
+	toyClosing  = "toy-closing" // likewise: one is being closed
 )
 
 var toyNodes = map[uint64]struct {
@@ -70,6 +73,8 @@ func newToyFS(cfg *daemonConfig, _ *slog.Logger) (filesystem, error) {
 		fs.stuck = true
 	case "hung":
 		fs.hung = true
+	case "slow end":
+		fs.slowEnd = true
 	case "":
 	default:
 		return nil, fmt.Errorf("unknown mode %q", mode)
@@ -83,10 +88,16 @@ func (fs *toyFS) Drain(ctx context.Context) error {
 	if fs.stuck {
 		select {}
 	}
-	return nil
+	return os.WriteFile(filepath.Join(fs.cfg.StateDir, toyDrained), nil, 0o600)
 }
 
-func (fs *toyFS) Close() error { return nil }
+func (fs *toyFS) Close() error {
+	err := os.WriteFile(filepath.Join(fs.cfg.StateDir, toyClosing), nil, 0o600)
+	if fs.slowEnd {
+		time.Sleep(300 * time.Millisecond)
+	}
+	return err
+}
 
 // status is the toy's .ckptfs/status.json. Its version is the size of the binary: tests make another by padding it.
 func (fs *toyFS) status() []byte {
