@@ -97,11 +97,22 @@ func (l *linkers) forget() {
 func (x *Index) mayLink(page pages.ID) ([]*Generation, error) {
 	x.linkers.making.Lock()
 	defer x.linkers.making.Unlock()
-	if gs, ok := x.linkers.of(page); ok {
-		return gs, nil
+	for {
+		if gs, ok := x.linkers.of(page); ok {
+			return gs, nil
+		}
+		if err := x.makeLinkers(); err != nil {
+			x.linkers.forget()
+			return nil, err
+		}
 	}
+}
+
+// makeLinkers fills them. If very much is retired meanwhile they are forgotten
+// again.
+func (x *Index) makeLinkers() error {
 	x.linkers.begin()
-	err := x.readers.read(func(c *conn) error {
+	return x.readers.read(func(c *conn) error {
 		return eachPageList(c, func(id ObjectID, list []pages.ID) error {
 			if g := x.GenerationByID(id); g != nil {
 				x.linkers.add(g, list)
@@ -109,12 +120,6 @@ func (x *Index) mayLink(page pages.ID) ([]*Generation, error) {
 			return nil
 		})
 	})
-	if err != nil {
-		x.linkers.forget()
-		return nil, err
-	}
-	gs, _ := x.linkers.of(page)
-	return gs, nil
 }
 
 // EachLinking calls f for the published generations that link a page, the one

@@ -45,20 +45,24 @@ func (x *Index) Pins() int { return int(x.pins.Load()) }
 
 // SetPin pins an object or lets it go. ErrNotExist if it is gone.
 func (x *Index) SetPin(o Settable, pinned bool, op Op) error {
-	return x.set(o, pinned, o.Quota(), op)
+	return x.set(o, op, func() (bool, int64) { return pinned, o.Quota() })
 }
 
 // SetQuota bounds the bytes of a model or an identity; 0 lifts the bound.
 // Nothing is evicted by it. ErrNotExist if the object is gone.
 func (x *Index) SetQuota(o Settable, bytes int64, op Op) error {
-	return x.set(o, o.PinnedItself(), bytes, op)
+	return x.set(o, op, func() (bool, int64) { return o.PinnedItself(), bytes })
 }
 
-func (x *Index) set(o Settable, pinned bool, quota int64, op Op) error {
+// set gives an object what wanted says with the writer's lock held.
+func (x *Index) set(o Settable, op Op, wanted func() (pinned bool, quota int64)) error {
+	var pinned bool
+	var quota int64
 	return x.update("setting a pin or quota", op, func(tx *conn) error {
 		if o.removed() {
 			return ErrNotExist
 		}
+		pinned, quota = wanted()
 		if !pinned && quota == 0 {
 			return deleteSettings(tx, o)
 		}

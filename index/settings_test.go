@@ -3,7 +3,10 @@ package index
 import (
 	"errors"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"ckptfs/pages"
 )
@@ -116,6 +119,57 @@ func TestLinking(t *testing.T) {
 }
 
 // TestRetireUnpinned leaves alone what is pinned when it happens.
+// TestLinkingWhileVeryMuchIsRetired: the table of linkers is forgotten when most
+// of it is gone, also while it is being made.
+func TestLinkingWhileVeryMuchIsRetired(t *testing.T) {
+	x := newStore(t)
+	g := publish(t, x, newIdentity(t, x, ""), draft{tokens: repeated(600, 0)})
+	page := must(x.PageIDs(g))[0]
+	for range cap(x.readers.slots) { // reads wait
+		x.readers.slots <- struct{}{}
+	}
+	found := make(chan []*Generation)
+	go func() { found <- must(x.Linking(page)) }()
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		_, begun = x.linkers.of(page)
+	}
+	for range 2000 {
+		x.linkers.retired()
+	}
+	for range cap(x.readers.slots) {
+		<-x.readers.slots
+	}
+	if gs := <-found; len(gs) != 1 || gs[0] != g {
+		t.Errorf("linked by %v", gs)
+	}
+}
+
+// TestPinAndQuotaAtOnce: neither takes the other back.
+func TestPinAndQuotaAtOnce(t *testing.T) {
+	x := newStore(t)
+	i := newIdentity(t, x, "")
+	for n := range int64(100) {
+		var wg sync.WaitGroup
+		x.writer.mu.Lock() // both wait for it
+		wg.Go(func() {
+			if err := x.SetPin(i, n%2 == 0, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if err := x.SetQuota(i, n, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		runtime.Gosched()
+		x.writer.mu.Unlock()
+		wg.Wait()
+		if i.PinnedItself() != (n%2 == 0) || i.Quota() != n {
+			t.Fatalf("pinned: %v, quota: %d, want %d", i.PinnedItself(), i.Quota(), n)
+		}
+	}
+}
+
 func TestRetireUnpinned(t *testing.T) {
 	x := openStore(t, filepath.Join(t.TempDir(), "index.db"))
 	i := newIdentity(t, x, "")
