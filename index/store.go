@@ -106,7 +106,7 @@ type Index struct {
 func Open(path string, opt Option) (*Index, error) {
 	opt.setDefaults()
 	x, err := open(path, opt)
-	if r := (reserve{path: opt.ReservePath}); errors.Is(err, ErrFull) && r.release() {
+	if r := (&reserve{path: opt.ReservePath}); errors.Is(err, ErrFull) && r.release(0) {
 		opt.Logger.Warn("the disk is full: the reserve is used to open the index")
 		x, err = open(path, opt)
 	}

@@ -21,6 +21,9 @@ type conn struct {
 	args   []driver.NamedValue
 	row    []driver.Value
 	ran    int // statements
+
+	inside bool  // a transaction is under way
+	failed error // of a statement in it, which may have ended it: nothing more is executed until rollback
 }
 
 // stmt is what the driver's prepared statements can do.
@@ -58,6 +61,9 @@ func (c *conn) close() error {
 
 // prepare returns the prepared statement of a text, which is about to run.
 func (c *conn) prepare(text string) (stmt, error) {
+	if c.failed != nil {
+		return nil, c.failed
+	}
 	c.ran++
 	if s, ok := c.stmts[text]; ok {
 		return s, nil
@@ -92,7 +98,7 @@ func (c *conn) exec(text string, args ...driver.Value) (int64, error) {
 	}
 	r, err := s.ExecContext(context.Background(), c.bind(args))
 	if err != nil {
-		return 0, wrapSQLite(err)
+		return 0, c.fail(err)
 	}
 	return r.RowsAffected()
 }
@@ -106,11 +112,11 @@ func (c *conn) query(text string, each func(row []driver.Value) error, args ...d
 	}
 	rows, err := s.QueryContext(context.Background(), c.bind(args))
 	if err != nil {
-		return wrapSQLite(err)
+		return c.fail(err)
 	}
 	defer func() {
-		if e := rows.Close(); err == nil {
-			err = wrapSQLite(e)
+		if e := rows.Close(); err == nil && e != nil {
+			err = c.fail(e)
 		}
 	}()
 	row := c.row
@@ -125,7 +131,7 @@ func (c *conn) query(text string, each func(row []driver.Value) error, args ...d
 		if err := rows.Next(row); err == io.EOF {
 			return nil
 		} else if err != nil {
-			return wrapSQLite(err)
+			return c.fail(err)
 		}
 		if each == nil {
 			continue
@@ -147,10 +153,21 @@ func (c *conn) integer(text string, args ...driver.Value) (int64, error) {
 	return n, err
 }
 
+// fail notes that a statement failed, and returns the error. What would be
+// executed after SQLite has ended the transaction would be one of its own.
+func (c *conn) fail(err error) error {
+	err = wrapSQLite(err)
+	if c.inside {
+		c.failed = err
+	}
+	return err
+}
+
 // rollback ends a transaction that failed. Some failures (a full disk, an I/O
 // error) have ended it already. An error means that the state of the
 // connection is not known.
 func (c *conn) rollback() error {
+	c.inside, c.failed = false, nil
 	_, err := c.exec("ROLLBACK")
 	if isLogicError(err) {
 		return nil // no transaction is active

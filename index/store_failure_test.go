@@ -165,6 +165,79 @@ func TestFailedTransactions(t *testing.T) {
 	publish(t, x, i, draft{tokens: repeated(700, 0)})
 }
 
+// TestStatementThatEndsTheTransaction: what would come after it must not be
+// committed on its own.
+func TestStatementThatEndsTheTransaction(t *testing.T) {
+	x := newStore(t)
+	i := newIdentity(t, x, "")
+	a := publish(t, x, i, draft{tokens: repeated(600, 0)})
+	// As SQLite does when the disk fails under some statements.
+	must(must(x.writer.connLocked()).exec(
+		"CREATE TEMP TRIGGER failing BEFORE UPDATE OF state ON generations BEGIN SELECT RAISE(ROLLBACK, 'a test'); END"))
+	before := snapshotOf(t, x, i)
+	p := must(publication(x, i, draft{tokens: repeated(700, 0)}))
+	p.Prefixes = []ObjectID{a.ID}
+	p.Supersede = func(_ *Generation, prefixes, _ []*Generation) (*Generation, []*Generation) { return nil, prefixes }
+	if _, _, err := x.Publish(p); err == nil {
+		t.Fatal("the publication did not fail")
+	}
+	before.check(t, x, i)
+	if events := must(x.History(i, p.Derived.Name, 10)); len(events) > 0 {
+		t.Errorf("the history tells of it: %v", events)
+	}
+	must(must(x.writer.connLocked()).exec("DROP TRIGGER failing"))
+	if _, _, err := x.Publish(p); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReserveIsForAllWhoFindTheDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	x := must(Open(filepath.Join(dir, "index.db"), Options{ReservePath: filepath.Join(dir, "reserve"), ReserveBytes: 1 << 16}))
+	t.Cleanup(func() { mustClose(t, x) })
+	calls := 0
+	err := x.free("a test", 0, func(*conn) error {
+		if calls++; calls == 1 {
+			if !x.reserve.release(x.reserve.given.Load()) { // another deletion was a little earlier
+				t.Error("there is no reserve")
+			}
+			return ErrFull
+		}
+		return nil
+	}, nil)
+	if err != nil || calls != 2 {
+		t.Errorf("called %d times: %v", calls, err)
+	}
+	if x.reserve.release(x.reserve.given.Load()) {
+		t.Error("the reserve was given up twice")
+	}
+}
+
+// TestFailedFlush: what a flush could not write is written by the next one.
+func TestFailedFlush(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	x := openStore(t, path)
+	i := newIdentity(t, x, "")
+	g := publish(t, x, i, draft{tokens: repeated(600, 0)})
+	for n := range 2 * flushBatch { // some that are gone, so that there are several batches
+		x.touched.add(&Generation{ID: ObjectID(1<<40 + n)})
+	}
+	x.Touch(g, 1<<60)
+	must(must(x.writer.connLocked()).integer("PRAGMA query_only = 1"))
+	if err := x.FlushTouched(); err == nil {
+		t.Fatal("the flush did not fail")
+	}
+	must(must(x.writer.connLocked()).integer("PRAGMA query_only = 0"))
+	if n := len(x.touched.mu.generations); n != 2*flushBatch+1 {
+		t.Errorf("%d generations wait to be written", n)
+	}
+	mustClose(t, x)
+	x = openStore(t, path)
+	if used := x.GenerationByID(g.ID).Used(); used != 1<<60 {
+		t.Errorf("it was used at %d", used)
+	}
+}
+
 func TestSharedPageThatIsGone(t *testing.T) {
 	x := newStore(t)
 	i := newIdentity(t, x, "")

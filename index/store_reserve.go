@@ -3,6 +3,7 @@ package index
 import (
 	"errors"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -15,14 +16,24 @@ type reserve struct {
 	path  string // "": there is none
 	bytes int64
 	held  atomic.Bool
+
+	mu    sync.Mutex    // of release and restore
+	given atomic.Uint64 // how often it was given up
 }
 
-// release gives the space up. False if there is none to give.
-func (r *reserve) release() bool {
+// release gives the space up, for what failed after given was read. False if there
+// is none to give, and nobody has given any since then.
+func (r *reserve) release(given uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.given.Load() != given {
+		return true
+	}
 	if r.path == "" || os.Remove(r.path) != nil {
 		return false
 	}
 	r.held.Store(false)
+	r.given.Add(1)
 	return true
 }
 
@@ -31,6 +42,8 @@ func (r *reserve) restore() error {
 	if r.path == "" || r.held.Load() {
 		return nil
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -63,11 +76,12 @@ func (r *reserve) restore() error {
 // It is called every few seconds, and does nothing if it is there.
 func (x *Index) RestoreReserve() error { return x.reserve.restore() }
 
-// free is update for what deletes: it may use the reserve. change may be called
-// twice.
+// free is update for what deletes: it may use the reserve, which is there for all
+// that find the disk full at the same time. change may be called twice.
 func (x *Index) free(what string, op Op, change func(tx *conn) error, apply func()) error {
+	given := x.reserve.given.Load()
 	err := x.update(what, op, change, apply)
-	if errors.Is(err, ErrFull) && x.reserve.release() {
+	if errors.Is(err, ErrFull) && x.reserve.release(given) {
 		x.opt.Logger.Warn("the disk is full: the reserve is used to delete", "bytes", x.reserve.bytes)
 		err = x.update(what, op, change, apply)
 	}

@@ -49,6 +49,7 @@ func (w *writer) transactLocked(f func(*conn) error) (err error) {
 	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
+	c.inside = true
 	done := false
 	defer func() {
 		if done {
@@ -65,7 +66,7 @@ func (w *writer) transactLocked(f func(*conn) error) (err error) {
 	if _, err := c.exec("COMMIT"); err != nil {
 		return err
 	}
-	done = true
+	done, c.inside = true, false
 	w.mu.transactions++
 	return nil
 }

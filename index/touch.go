@@ -105,7 +105,8 @@ const flushBatch = 1024
 // FlushTouched writes what Touch and Note noted. The daemon calls it every few seconds;
 // a crash loses what was noted since.
 func (x *Index) FlushTouched() error {
-	for batch := range slices.Chunk(x.touched.take(), flushBatch) {
+	for left := x.touched.take(); len(left) > 0; {
+		batch := left[:min(flushBatch, len(left))]
 		err := x.noteDown("writing recency", func(tx *conn) error {
 			for _, g := range batch {
 				_, err := tx.exec("UPDATE generations SET used = ?, state = ?, superseded_by = ? WHERE id = ?",
@@ -117,11 +118,12 @@ func (x *Index) FlushTouched() error {
 			return nil
 		})
 		if err != nil {
-			for _, g := range batch {
+			for _, g := range left {
 				x.touched.add(g)
 			}
 			return err
 		}
+		left = left[len(batch):]
 	}
 	return x.flushNotes()
 }
