@@ -182,3 +182,22 @@ func TestIdentitiesApart(t *testing.T) {
 		must(t, checkGeneration(s.target(), g))
 	})
 }
+
+// TestDocumentRemovedUnderAStaging: nothing is published until it is there again.
+func TestDocumentRemovedUnderAStaging(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		id := newIdentity("removed", 2)
+		ident := m.addIdentity(t, "model", id)
+		g := smallGeneration(id, conversation(1, 1000))
+		s := beginStaging(t, ident, "s", g)
+		s.complete(t)
+		must(t, os.Remove(filepath.Join(ident, "identity.json")))
+		wantErrno(t, "publishing without a document", s.rename(), syscall.EPERM)
+		m.addIdentity(t, "model", id)
+		must(t, s.rename())
+		must(t, checkGeneration(filepath.Join(ident, g.name()), g))
+		page := g.pages()[0]
+		wantXattr(t, filepath.Join(ident, g.name(), page.path), "key", page.key.hex())
+	})
+}

@@ -147,12 +147,15 @@ func (x *Index) SetDocument(i *Identity, doc *Document, op Op) error {
 	}, func() { i.document.Store(doc) })
 }
 
-// RemoveDocument takes an identity's document away. What is published stays
-// readable, but nothing can be found or published until it has one again.
+// RemoveDocument takes an identity's document away. Nothing can be published
+// until it has one again. ErrDocumentNeeded if something is.
 func (x *Index) RemoveDocument(i *Identity, op Op) error {
 	return x.free("removing an identity document", op, func(tx *conn) error {
-		if i.gone || i.Document() == nil {
+		switch {
+		case i.gone || i.Document() == nil:
 			return ErrNotExist
+		case i.count() > 0:
+			return ErrDocumentNeeded
 		}
 		_, err := tx.exec("UPDATE identities SET document = NULL WHERE id = ?", int64(i.ID))
 		return err

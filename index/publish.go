@@ -52,8 +52,9 @@ type NewPage struct {
 // its id is replaced in Contents.Pages, and replaced tells by which. (It is
 // only told, and Contents changed, if there is no error.)
 //
-// The error is ErrExist if the generation is published, and ErrNotExist if the
-// identity or a page that is no new one is gone.
+// The error is ErrExist if the generation is published, ErrNotExist if the
+// identity or a page that is no new one is gone, and ErrNoDocument if the identity
+// has no document any more.
 func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pages.ID, err error) {
 	if err := p.check(); err != nil {
 		return nil, nil, fmt.Errorf("index: publishing: %w", err)
@@ -68,6 +69,9 @@ func (x *Index) Publish(p *Publication) (g *Generation, replaced map[pages.ID]pa
 	err = x.update("publishing "+g.Name, p.Op, func(tx *conn) error {
 		if p.Identity.gone {
 			return fmt.Errorf("identity %s: %w", p.Identity.Name, ErrNotExist)
+		}
+		if p.Identity.Document() == nil {
+			return fmt.Errorf("identity %s: %w", p.Identity.Name, ErrNoDocument)
 		}
 		if p.Identity.Generation(g.Name) != nil {
 			return ErrExist

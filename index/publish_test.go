@@ -1,6 +1,7 @@
 package index
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 )
@@ -32,5 +33,32 @@ func TestStatementsPerPublication(t *testing.T) {
 	}
 	if want := others + 64/insertedAtOnce + 1; few != want { // one for the links of the others
 		t.Errorf("%d statements for 64 new pages of 224, want %d", few, want)
+	}
+}
+
+// TestNothingIsPublishedWithoutADocument: a staging may outlive the document that
+// it was made under.
+func TestNothingIsPublishedWithoutADocument(t *testing.T) {
+	x := newStore(t)
+	i := newIdentity(t, x, "")
+	doc := i.Document()
+	p := must(publication(x, i, draft{tokens: repeated(600, 0)}))
+	if err := x.RemoveDocument(i, 0); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshotOf(t, x, i)
+	if _, _, err := x.Publish(p); !errors.Is(err, ErrNoDocument) {
+		t.Errorf("publishing: %v", err)
+	}
+	before.check(t, x, i)
+	if err := x.SetDocument(i, doc, 0); err != nil {
+		t.Fatal(err)
+	}
+	g, _, err := x.Publish(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.RemoveDocument(i, 0); !errors.Is(err, ErrDocumentNeeded) {
+		t.Errorf("removing the document of %s: %v", g.Name, err)
 	}
 }

@@ -16,6 +16,11 @@ var (
 	ErrNotExist = fmt.Errorf("not there: %w", syscall.ENOENT)
 	ErrNotEmpty = fmt.Errorf("not empty: %w", syscall.ENOTEMPTY)
 
+	// ErrNoDocument: nothing can be published in an identity that has no document.
+	ErrNoDocument = fmt.Errorf("no identity document: %w", syscall.EPERM)
+	// ErrDocumentNeeded: what is published needs the document.
+	ErrDocumentNeeded = fmt.Errorf("generations are published under this document: %w", syscall.EBUSY)
+
 	// ErrFull: the disk or the quota of the database is full. Nothing was
 	// changed; the same call succeeds once there is space.
 	ErrFull = fmt.Errorf("no space for the index: %w", syscall.ENOSPC)

@@ -394,15 +394,16 @@ func TestDirectories(t *testing.T) {
 		t.Error(err)
 	}
 	g := publish(t, x, i, draft{tokens: repeated(3, 0)})
-	for _, err := range []error{x.RemoveDocument(i, 0), x.RemoveIdentity(i, 0)} {
-		if err != nil && !errors.Is(err, ErrNotEmpty) {
-			t.Error(err)
-		}
+	if err := x.RemoveDocument(i, 0); !errors.Is(err, ErrDocumentNeeded) {
+		t.Error(err)
+	}
+	if err := x.RemoveIdentity(i, 0); !errors.Is(err, ErrNotEmpty) {
+		t.Error(err)
 	}
 	if _, err := x.Retire([]*Generation{g}, "done", 1, 0, nil); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(x.RemoveIdentity(i, 1), x.RemoveModel(m, 2)); err != nil {
+	if err := errors.Join(x.RemoveDocument(i, 0), x.RemoveIdentity(i, 1), x.RemoveModel(m, 2)); err != nil {
 		t.Error(err)
 	}
 	if err := x.RemoveIdentity(i, 0); !errors.Is(err, ErrNotExist) {
