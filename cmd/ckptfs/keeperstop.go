@@ -9,9 +9,15 @@ import (
 // How the keeper ends a daemon, or itself.
 
 // upgrade has the daemon finish what it is answering; the next one is the binary that is on disk by then. Asked for
-// while none is ready, it waits until one is.
+// while none is ready, it waits until one is; while none is running, because the last one died, the next one is that
+// binary at once.
 func (k *keeper) upgrade() {
 	if k.goal != goalServe {
+		return
+	}
+	if k.daemon == nil {
+		k.log.Info("upgrading: the next daemon is the binary on disk", "path", k.image.path)
+		k.takeNewBinary()
 		return
 	}
 	k.wanted = k.ready.IsZero()

@@ -110,6 +110,18 @@ func TestCrashIsNoUpgrade(t *testing.T) {
 	}
 }
 
+// TestUpgradeOfADaemonThatKeepsDying: what is to help may come while none is running.
+func TestUpgradeOfADaemonThatKeepsDying(t *testing.T) {
+	m := newMounted(t).start()
+	go os.Open(filepath.Join(m.point, "poison")) // every daemon that is asked this dies
+	eventually(t, "none is running for a while", func() bool { return strings.Contains(m.logText(), "wait=400ms") })
+	must(t, m.cmd.Process.Signal(syscall.SIGHUP))
+	if code := m.wait(); code != exitDaemon {
+		t.Errorf("exit code %d; log:\n%s", code, m.logText())
+	}
+	m.wantLog("the next daemon is the binary on disk")
+}
+
 func TestUpgradeRefuses(t *testing.T) {
 	m := newMounted(t)
 	if code, out := m.upgrade(); code != exitNotMounted || !strings.Contains(out, "no ckptfs mount") {
