@@ -17,6 +17,7 @@ func (k *keeper) upgrade() {
 	}
 	if k.daemon == nil {
 		k.log.Info("upgrading: the next daemon is the binary on disk", "path", k.image.path)
+		k.tellReloading()
 		k.takeNewBinary()
 		return
 	}
@@ -25,12 +26,16 @@ func (k *keeper) upgrade() {
 		return
 	}
 	k.log.Info("upgrading", "path", k.image.path)
-	if err := k.manager.reloading(); err != nil {
-		k.log.Warn("the service manager cannot be told", "err", err)
-	}
+	k.tellReloading()
 	k.goal = goalUpgrade
 	k.overdue = time.After(upgradeLimit)
 	k.tell(message{Op: opDrain, Reason: drainUpgrade, Limit: upgradePause})
+}
+
+func (k *keeper) tellReloading() {
+	if err := k.manager.reloading(); err != nil {
+		k.log.Warn("the service manager cannot be told", "err", err)
+	}
 }
 
 func (k *keeper) takeNewBinary() {

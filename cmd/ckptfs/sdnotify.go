@@ -20,6 +20,9 @@ type serviceManager struct {
 // startPatience is how long a start may go on after it was last heard of. Many pings fit into it.
 const startPatience = time.Minute
 
+// notifyLimit bounds a message to a service manager that does not read. The keeper has more to do than to wait for it.
+const notifyLimit = 200 * time.Millisecond
+
 // newServiceManager reads what the service manager asked for from the environment, by way of getenv (os.Getenv).
 func newServiceManager(getenv func(string) string) serviceManager {
 	m := serviceManager{socket: getenv("NOTIFY_SOCKET")}
@@ -61,6 +64,9 @@ func (m serviceManager) send(state string) error {
 		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
 	}
 	defer conn.Close()
+	if err := conn.SetWriteDeadline(time.Now().Add(notifyLimit)); err != nil {
+		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
+	}
 	_, err = conn.Write([]byte(state))
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -52,5 +53,30 @@ func TestServiceManagerNotAsked(t *testing.T) {
 	env := map[string]string{"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}
 	if m := newServiceManager(func(k string) string { return env[k] }); m.watchdog != 0 {
 		t.Errorf("a watchdog meant for process 1 was taken")
+	}
+}
+
+// TestServiceManagerThatDoesNotRead: the keeper waits for nobody.
+func TestServiceManagerThatDoesNotRead(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	must(t, err)
+	defer conn.Close()
+	m := serviceManager{socket: socket}
+	told := make(chan error)
+	go func() {
+		var err error
+		for n := 0; n < 10000 && err == nil; n++ {
+			err = m.alive()
+		}
+		told <- err
+	}()
+	select {
+	case err := <-told:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the error is %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("a message is still on its way")
 	}
 }
