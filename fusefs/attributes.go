@@ -152,7 +152,11 @@ func (fs *FS) contentKey(g *index.Generation, id pages.ID) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d, err := m.DeriveRestored(g.Identity.Document().Digest, c.Layout.WorldSize)
+	doc := g.Identity.Document()
+	if doc == nil {
+		return "", syscall.ENODATA // all of it is being removed
+	}
+	d, err := m.DeriveRestored(doc.Digest, c.Layout.WorldSize)
 	slot := slices.Index(c.Pages, id)
 	if err != nil || slot < 0 {
 		return "", errors.Join(err, syscall.ENODATA)

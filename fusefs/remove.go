@@ -163,7 +163,7 @@ func (fs *FS) rmdir(h *fuse.InHeader, dir nodeID, name string) error {
 			return d.Remove()
 		}
 		if t := fs.tombs.find(dir.object(), name, h.Pid, fs.now()); t != nil {
-			fs.tombs.remove(t)
+			fs.removeTombstone(t)
 			return nil
 		}
 		return syscall.ENOENT

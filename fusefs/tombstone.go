@@ -74,7 +74,7 @@ func (fs *FS) bury(d *staging.Draft, name string, g *index.Generation, pid uint3
 	// Clients in a PID namespace that is not seen from here all have the number 0.
 	// Which of them is late can't be told, so all see it, if there is a rank that
 	// can be late.
-	if pid == 0 && g.Identity.Document().WorldSize > 1 {
+	if doc := g.Identity.Document(); pid == 0 && doc != nil && doc.WorldSize > 1 {
 		pids[0] = true
 	}
 	if len(pids)+len(tids) == 0 {
@@ -93,10 +93,8 @@ func (fs *FS) putTombstone(g *index.Generation, name string, pids map[int]bool, 
 		ts.m, ts.byID = map[tombKey]*tombstone{}, map[index.ObjectID]*tombstone{}
 	}
 	for k, old := range ts.m {
-		if fs.now().After(old.until) {
-			delete(ts.m, k)
-			delete(ts.byID, old.gen)
-			os.Remove(fs.tombPath(old.gen))
+		if k == t.key || fs.now().After(old.until) {
+			fs.forgetTombstoneLocked(old)
 		}
 	}
 	ts.m[t.key], ts.byID[t.gen] = t, t
@@ -194,12 +192,20 @@ func (ts *tombstones) of(id index.ObjectID) *tombstone {
 	return ts.byID[id]
 }
 
-// remove ends a tombstone.
-func (ts *tombstones) remove(t *tombstone) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	delete(ts.m, t.key)
-	delete(ts.byID, t.gen)
+// removeTombstone ends one.
+func (fs *FS) removeTombstone(t *tombstone) {
+	fs.tombs.mu.Lock()
+	defer fs.tombs.mu.Unlock()
+	if fs.tombs.byID[t.gen] == t {
+		fs.forgetTombstoneLocked(t)
+	}
+}
+
+// forgetTombstoneLocked ends one that is entered.
+func (fs *FS) forgetTombstoneLocked(t *tombstone) {
+	delete(fs.tombs.m, t.key)
+	delete(fs.tombs.byID, t.gen)
+	os.Remove(fs.tombPath(t.gen))
 }
 
 // processOf is the process that a thread belongs to; 0 if it is gone.
