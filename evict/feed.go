@@ -129,8 +129,12 @@ func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, brought Brough
 		}
 		home, known := t.res.homeOf(p.ID)
 		switch {
-		case known && home == 0, !known && (mine && t.Removals() == brought.Removals || t.hasFile(p.ID)):
-			t.res.add(p, g.ID, ownPage(g, c.Layout, slot))
+		case known && home == 0:
+			t.res.settle(p.ID, g.ID, ownPage(g, c.Layout, slot), false)
+		case !known:
+			if own := ownPage(g, c.Layout, slot); !mine || !t.res.addSince(brought.Removals, p, g.ID, own) {
+				t.addFile(p, g.ID, own)
+			}
 		case known && home != g.ID:
 			strange[retention.ID(home)] = true
 			others = append(others, p)
@@ -170,13 +174,26 @@ func (t *Tiers) takeBack(g *index.Generation, brought []pages.ID) {
 func (t *Tiers) loosen(ps []*index.Page, strange map[retention.ID]bool, to index.ObjectID) {
 	for _, p := range ps {
 		if home, known := t.res.homeOf(p.ID); known && strange[retention.ID(home)] {
-			t.res.addLoose(p, to)
+			t.res.settle(p.ID, to, false, true)
 		}
 	}
 }
 
 // Removals is how many pages have ceased to be in RAM since the start.
 func (t *Tiers) Removals() uint64 { return t.res.removals.Load() }
+
+// addFile enters a page if its file is in RAM. False if it is not.
+func (t *Tiers) addFile(p *index.Page, home index.ObjectID, own bool) bool {
+	for {
+		removals := t.Removals()
+		if !t.hasFile(p.ID) {
+			return false
+		}
+		if t.res.addSince(removals, p, home, own) {
+			return true
+		}
+	}
+}
 
 func (t *Tiers) hasFile(id pages.ID) bool {
 	_, err := t.RAM.Stat(id)

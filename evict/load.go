@@ -46,7 +46,7 @@ func (t *Tiers) Bring(ctx context.Context, p *index.Page) (inRAM bool, err error
 		if t.hasFile(p.ID) {
 			// Published in this instant, or not taken up yet.
 			if _, known := t.res.homeOf(p.ID); !known && !t.Adopting() {
-				t.res.add(p, 0, false)
+				t.res.addCold(p)
 			}
 			return true, nil
 		}

@@ -90,16 +90,40 @@ func newResidency() *residency {
 	return r
 }
 
-// add enters a page, or gives one that is there its home.
-func (r *residency) add(p *index.Page, home index.ObjectID, own bool) { r.enter(p, home, own, false) }
-
-// addLoose gives a page a home that does not stand for all who have it.
-func (r *residency) addLoose(p *index.Page, home index.ObjectID) { r.enter(p, home, false, true) }
-
-func (r *residency) enter(p *index.Page, home index.ObjectID, own, loose bool) {
+// add enters a page, or gives one that is there its home. Its file is there, and
+// stays until the page is entered.
+func (r *residency) add(p *index.Page, home index.ObjectID, own bool) {
 	s := r.shard(p.ID)
 	s.Lock()
 	defer s.Unlock()
+	r.enterLocked(s, p, home, own)
+}
+
+// addSince is add where the file was there when removals was counted. False, and
+// nothing is done, if it may have gone since.
+func (r *residency) addSince(removals uint64, p *index.Page, home index.ObjectID, own bool) bool {
+	s := r.shard(p.ID)
+	s.Lock()
+	defer s.Unlock()
+	if s.pages[p.ID] == nil && r.removals.Load() != removals {
+		return false
+	}
+	r.enterLocked(s, p, home, own)
+	return true
+}
+
+// addCold enters a page without a home, unless it has been entered.
+func (r *residency) addCold(p *index.Page) {
+	s := r.shard(p.ID)
+	s.Lock()
+	defer s.Unlock()
+	if s.pages[p.ID] == nil {
+		r.enterLocked(s, p, 0, false)
+	}
+}
+
+// enterLocked is add. The shard's lock is held.
+func (r *residency) enterLocked(s *residentShard, p *index.Page, home index.ObjectID, own bool) {
 	e := s.pages[p.ID]
 	if e == nil {
 		e = &resident{id: p.ID, pageBytes: int32(p.Bytes), since: sinceStartAt(r.now())}
@@ -108,7 +132,19 @@ func (r *residency) enter(p *index.Page, home index.ObjectID, own, loose bool) {
 		r.unlist(e)
 	}
 	e.onDisk.Store(p.Disk() != 0)
-	r.list(e, home, own, loose)
+	r.list(e, home, own, false)
+}
+
+// settle gives a page another home if it is in RAM. A loose home does not stand
+// for all who have the page.
+func (r *residency) settle(id pages.ID, home index.ObjectID, own, loose bool) {
+	s := r.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	if e := s.pages[id]; e != nil {
+		r.unlist(e)
+		r.list(e, home, own, loose)
+	}
 }
 
 // move gives a page that is still there another home.
