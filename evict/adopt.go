@@ -216,9 +216,13 @@ func (t *Tiers) removeUnchargedLocked(id pages.ID) error {
 }
 
 // forgetRAM takes the storage of a page in RAM away, whether its turn to be taken
-// up has come or not. A staged page is charged by its staging, file or not: a
-// killed daemon may have removed the file before.
+// up has come or not. Of one that is just being brought there, the load does it
+// when it ends. A staged page is charged by its staging, file or not: a killed
+// daemon may have removed the file before.
 func (t *Tiers) forgetRAM(id pages.ID, charge int64, staged bool) {
+	if t.loads.abandon(id) {
+		return
+	}
 	a := &t.adoption
 	adopting := a.on.Load()
 	if adopting {

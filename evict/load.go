@@ -23,6 +23,8 @@ type load struct {
 	done  chan struct{}
 	inRAM bool
 	err   error
+	none  bool // nothing was tried: the page has no row any more
+	gone  bool // nothing needs the page any more; the lock of loads guards it
 }
 
 // ErrPageLost says that a page has no good copy in any tier. Its generations
@@ -53,9 +55,12 @@ func (t *Tiers) Bring(ctx context.Context, p *index.Page) (inRAM bool, err error
 		l, mine := t.loads.join(p.ID)
 		if mine {
 			l.inRAM, l.err = t.load(ctx, p, t.LoadWait)
-			t.loads.leave(p.ID, l)
+			t.endLoad(p, l)
 		}
 		<-l.done
+		if l.none {
+			continue // whoever has it open still can read it
+		}
 		if l.err != nil || l.inRAM || mine {
 			return l.inRAM, l.err
 		}
@@ -74,11 +79,32 @@ func (ls *loads) join(id pages.ID) (l *load, mine bool) {
 	return l, true
 }
 
-func (ls *loads) leave(id pages.ID, l *load) {
+// leave ends a load. gone says that nothing needs the page any more.
+func (ls *loads) leave(id pages.ID, l *load) (gone bool) {
 	ls.mu.Lock()
 	delete(ls.m, id)
+	gone = l.gone
 	ls.mu.Unlock()
 	close(l.done)
+	return gone
+}
+
+// abandon tells a load that nothing needs its page any more. False if there is none.
+func (ls *loads) abandon(id pages.ID) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.m[id]
+	if l != nil {
+		l.gone = true
+	}
+	return l != nil
+}
+
+// endLoad ends a load, and takes away what it has brought if nothing needs that.
+func (t *Tiers) endLoad(p *index.Page, l *load) {
+	if t.loads.leave(p.ID, l) {
+		t.forgetRAM(p.ID, Charge(p.Bytes), false)
+	}
 }
 
 // has reports whether the page is being read from disk.
@@ -291,10 +317,15 @@ func (t *Tiers) bringOne(ctx context.Context, p *index.Page) {
 	if !mine {
 		return
 	}
-	if t.InRAM(p.ID) || t.hasFile(p.ID) {
+	defer t.endLoad(p, l)
+	switch rows, err := t.Index.Pages([]pages.ID{p.ID}); {
+	case err != nil:
+		l.err = err
+	case rows[0] == nil: // nobody would take it away again
+		l.none = true
+	case t.InRAM(p.ID), t.hasFile(p.ID):
 		l.inRAM = true
-	} else {
+	default:
 		l.inRAM, l.err = t.load(ctx, p, t.LoadWait)
 	}
-	t.loads.leave(p.ID, l)
 }

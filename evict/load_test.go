@@ -74,3 +74,35 @@ func TestReadsAtATime(t *testing.T) {
 		}
 	}
 }
+
+// TestRetiredWhileLoaded: a page whose generation goes while a lookup has it
+// brought to RAM leaves nothing there.
+func TestRetiredWhileLoaded(t *testing.T) {
+	s := newStore(t, 100*storePage)
+	g := s.publish(1, 4)
+	s.Flush(context.Background())
+	s.MakeRoom(context.Background(), 100*storePage)
+	c, err := s.idx.Contents(g)
+	s.must(err)
+	rows, err := s.idx.Pages(c.Pages)
+	s.must(err)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s.steps.hold = func(step pages.Step) {
+		if step == pages.StepRead {
+			once.Do(func() { close(began); <-goOn })
+		}
+	}
+	s.hints.want(rows[0].ID, g.ID, false)
+	loaded := make(chan struct{})
+	go func() { s.bringOne(context.Background(), rows[0]); close(loaded) }()
+	<-began
+	s.must(s.retire([]*index.Generation{g}, "a test"))
+	close(goOn)
+	<-loaded
+	s.quiet()
+	if held, reserved := s.Budget.Usage(); held+reserved != 0 || s.Resident() != 0 {
+		t.Errorf("%d bytes are held, %d reserved, %d pages in RAM", held, reserved, s.Resident())
+	}
+	s.check()
+}
