@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"syscall"
 
 	"ckptfs/index"
@@ -79,9 +80,35 @@ type Unpublished struct {
 	Bytes int64
 }
 
+// ahead are the pages that came to disk before their publication: their objects
+// go with them if that fails. The lock is a leaf.
+type ahead struct {
+	mu sync.Mutex
+	m  map[pages.ID]pages.Key
+}
+
+func (a *ahead) add(id pages.ID, key pages.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.m == nil {
+		a.m = map[pages.ID]pages.Key{}
+	}
+	a.m[id] = key
+}
+
+// take forgets a page: it is published, or gone.
+func (a *ahead) take(id pages.ID) (key pages.Key, there bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key, there = a.m[id]
+	delete(a.m, id)
+	return key, there
+}
+
 // SaveUnpublished writes pages that are about to be published, durably.
 func (t *Tiers) SaveUnpublished(ctx context.Context, ps []Unpublished) error {
 	for _, p := range ps {
+		t.ahead.add(p.ID, p.Key)
 		if _, err := t.put(ctx, p.ID, p.Key, p.Bytes); err != nil {
 			return err
 		}

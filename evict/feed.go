@@ -125,6 +125,7 @@ func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, brought Brough
 		}
 		mine := len(brought.Pages) > 0 && brought.Pages[0] == p.ID
 		if mine {
+			t.ahead.take(p.ID)
 			brought.Pages = brought.Pages[1:]
 		}
 		home, known := t.res.homeOf(p.ID)

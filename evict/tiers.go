@@ -87,6 +87,7 @@ type Tiers struct {
 	adoption   adoption
 	failLogged atomic.Int64 // when a failed write was last logged, ns since the start
 	kept       kept
+	ahead      ahead
 	blobs      blobs
 	health     *health
 	kick       chan struct{}
@@ -188,14 +189,19 @@ func (t *Tiers) wake() {
 }
 
 // forget is told that nothing needs a page any more: its storage goes in both
-// tiers. staged pages have no row and no disk copy.
+// tiers. Staged pages have no row, and a disk copy only if they were to be durable
+// before their publication.
 func (t *Tiers) forget(id pages.ID, charge int64, row *index.Page) {
 	t.forgetRAM(id, charge, row == nil)
-	if row == nil || t.Disk == nil {
+	key, there := t.ahead.take(id)
+	if row != nil {
+		key, there = row.Key, true
+	}
+	if !there || t.Disk == nil {
 		return
 	}
 	t.hints.drop(id)
-	t.removeObject(row.Key)
+	t.removeObject(key)
 }
 
 // InRAM reports whether the RAM tier has a copy of the published page.
