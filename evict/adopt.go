@@ -26,7 +26,7 @@ import (
 // it.
 type adoption struct {
 	on   atomic.Bool
-	done chan struct{}
+	done chan struct{} // closed when it has ended, or goes on at the next start
 
 	mu       sync.Mutex
 	before   pages.ID          // files of pages from here on are new
@@ -68,6 +68,7 @@ func (t *Tiers) AdoptRAM(within time.Duration, staged func(pages.ID) bool) (done
 		}
 	}
 	t.adopted()
+	close(a.done)
 	return true, nil
 }
 
@@ -86,9 +87,11 @@ func (t *Tiers) estimateRest() error {
 // Adopting reports whether page files are still to be taken up.
 func (t *Tiers) Adopting() bool { return t.adoption.on.Load() }
 
-// AdoptRest takes up what AdoptRAM has left, beside the service.
+// AdoptRest takes up what AdoptRAM has left, beside the service. What an error
+// leaves is taken up at the next start.
 func (t *Tiers) AdoptRest(ctx context.Context, staged func(pages.ID) bool) error {
 	a := &t.adoption
+	defer close(a.done)
 	for ; a.area < pages.RAMAreas; a.area++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -108,12 +111,11 @@ func (t *Tiers) adopted() {
 	t.Budget.Hold(a.found - a.estimate)
 	a.found, a.estimate = 0, 0
 	a.on.Store(false)
-	close(a.done)
 	a.mu.Unlock()
 }
 
-// awaitAdopted waits until all files are taken up, or ctx ends. It returns the
-// bytes of those that are not, by the estimate.
+// awaitAdopted waits until all files are taken up that are to be, or ctx ends. It
+// returns the bytes of those that are not, by the estimate.
 func (t *Tiers) awaitAdopted(ctx context.Context) (leftBytes int64) {
 	a := &t.adoption
 	if !t.Adopting() {
@@ -121,7 +123,6 @@ func (t *Tiers) awaitAdopted(ctx context.Context) (leftBytes int64) {
 	}
 	select {
 	case <-a.done:
-		return 0
 	case <-ctx.Done():
 	}
 	a.mu.Lock()

@@ -2,6 +2,7 @@ package evict
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -98,5 +99,36 @@ func TestAdoptBesideTheService(t *testing.T) {
 func (s *store) quiet() {
 	for end := time.Now().Add(5 * time.Second); s.releaseKept() > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestAdoptionFails: if files in RAM cannot be looked at, a shutdown writes what
+// is known, and does not wait for the others.
+func TestAdoptionFails(t *testing.T) {
+	noStaged := func(pages.ID) bool { return false }
+	s := newStore(t, 1<<20)
+	s.kill()
+	ram := filepath.Join(s.dir, "ram")
+	if err := pages.MountRAM(ram, 128<<20, false); err != nil {
+		t.Skip("no tmpfs can be mounted here: ", err)
+	}
+	defer func() { s.kill(); s.must(pages.UnmountRAM(ram, false)) }()
+	s.open()
+	s.idle = true
+	s.publish(1, 8)
+	s.kill()
+	s.open()
+	if done, err := s.AdoptRAM(0, noStaged); done || err != nil {
+		t.Fatal("all was taken up at once: ", err)
+	}
+	s.must(os.Rename(filepath.Join(ram, "p", "ff"), filepath.Join(ram, "away")))
+	if s.AdoptRest(context.Background(), noStaged) == nil {
+		t.Fatal("a directory that is not there could be looked at")
+	}
+	s.publish(2, 8)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if f := s.Flush(ctx); f.Pages != 6 || f.Left != 0 {
+		t.Errorf("%d pages were written, %d left", f.Pages, f.Left)
 	}
 }
