@@ -36,15 +36,15 @@ const (
 type blobs struct {
 	mu      sync.Mutex
 	writing map[index.ObjectID]chan struct{}
-	going   map[index.ObjectID]bool
-	dirty   bool           // pages came to disk since the last sweep began
-	stale   uint64         // Index.StaleBlobs when it began
-	after   index.ObjectID // where the sweep goes on; 0: at the beginning
-	failed  bool           // the last one could not be written: told once
+	going   map[index.ObjectID]int // by how many, who may come to nothing
+	dirty   bool                   // pages came to disk since the last sweep began
+	stale   uint64                 // Index.StaleBlobs when it began
+	after   index.ObjectID         // where the sweep goes on; 0: at the beginning
+	failed  bool                   // the last one could not be written: told once
 }
 
 func (b *blobs) init() {
-	b.writing, b.going = map[index.ObjectID]chan struct{}{}, map[index.ObjectID]bool{}
+	b.writing, b.going = map[index.ObjectID]chan struct{}{}, map[index.ObjectID]int{}
 	b.dirty = true
 }
 
@@ -53,7 +53,7 @@ func (b *blobs) init() {
 func (b *blobs) begin(g *index.Generation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.going[g.ID] || g.Retired() || b.writing[g.ID] != nil {
+	if b.going[g.ID] > 0 || g.Retired() || b.writing[g.ID] != nil {
 		return false
 	}
 	b.writing[g.ID] = make(chan struct{})
@@ -78,7 +78,7 @@ func (t *Tiers) Retiring(gs []*index.Generation) (done func()) {
 	b := &t.blobs
 	for _, g := range gs {
 		b.mu.Lock()
-		b.going[g.ID] = true
+		b.going[g.ID]++
 		wait := b.writing[g.ID]
 		b.mu.Unlock()
 		if wait != nil {
@@ -94,7 +94,9 @@ func (t *Tiers) Retiring(gs []*index.Generation) (done func()) {
 		left := slices.DeleteFunc(slices.Clone(gs), (*index.Generation).Retired)
 		b.mu.Lock()
 		for _, g := range gs {
-			delete(b.going, g.ID)
+			if b.going[g.ID]--; b.going[g.ID] == 0 {
+				delete(b.going, g.ID)
+			}
 		}
 		b.dirty = b.dirty || len(left) > 0
 		b.mu.Unlock()
