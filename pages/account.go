@@ -124,6 +124,7 @@ type area struct {
 	dir   string // relative to the tier; "" is the tier's own directory
 	bytes int64  // what the directory itself takes, as far as it has been booked
 	known bool
+	fresh atomic.Bool // made, and its name not synced yet
 }
 
 func (d *Disk) area(dir string) *area {

@@ -174,18 +174,13 @@ func (d *Disk) openID() error {
 // makeAreas makes the objects' directories at once, so that the first writes
 // need not sync their parent. On a full disk they are made when they are needed.
 func (d *Disk) makeAreas() error {
-	made := false
 	for i := range 256 {
 		err := d.fs.mkdir(filepath.Join(d.cfg.Dir, fmt.Sprintf("%02x", i)))
-		made = made || err == nil
 		if err != nil && !errors.Is(err, os.ErrExist) {
 			break
 		}
 	}
-	if !made {
-		return nil
-	}
-	return d.fs.syncDir(d.cfg.Dir)
+	return d.fs.syncDir(d.cfg.Dir) // who made them before may not have come to this
 }
 
 // ID is the tier's own identifier, 32 hex digits, for DiskConfig.TierID.

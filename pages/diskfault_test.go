@@ -226,3 +226,31 @@ func TestDiskOpensWhenFull(t *testing.T) {
 	}
 	d.Remove(testKey(0))
 }
+
+// TestDiskSyncsNewDirectory: a write is not durable as long as the name of its
+// directory is not: what could not be synced when it was made is synced later.
+func TestDiskSyncsNewDirectory(t *testing.T) {
+	synced := 0
+	steps := &failSteps{}
+	d := openTestDisk(t, DiskConfig{Steps: steps})
+	steps.match = func(s Step, path string) bool {
+		if s != StepSyncDir || path != d.Dir() {
+			return false
+		}
+		synced++
+		return true
+	}
+	if err := os.Remove(filepath.Join(d.Dir(), objectDir(testKey(4)))); err != nil {
+		t.Fatal(err)
+	}
+	must(d.Recount(context.Background()))(t) // the test has altered what there is
+	steps.arm(1, unix.EIO)
+	if err := putPage(d, 4, true); !errors.Is(err, unix.EIO) {
+		t.Fatalf("the directory could not be synced, and that gave %v", err)
+	}
+	for _, want := range []int{2, 2} {
+		if err := putPage(d, 4, true); err != nil || synced != want {
+			t.Errorf("%v; the tier's directory was synced %d times, want %d", err, synced, want)
+		}
+	}
+}

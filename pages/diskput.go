@@ -79,7 +79,7 @@ func (d *Disk) syncObject(key Key) error {
 		err = errors.Join(d.fs.sync(f), d.fs.close(f))
 	}
 	if err == nil {
-		err = d.fs.syncDir(d.path(objectDir(key)))
+		err = d.syncArea(objectDir(key))
 	}
 	if err != nil {
 		return fmt.Errorf("sync %v: %w", key, err)

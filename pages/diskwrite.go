@@ -61,7 +61,7 @@ func (d *Disk) writeFile(ctx context.Context, n newFile) (fileBytes int64, err e
 		return 0, err
 	}
 	if n.durable {
-		err = d.fs.syncDir(d.path(n.dir))
+		err = d.syncArea(n.dir)
 	}
 	return fileBytes, err
 }
@@ -139,16 +139,39 @@ func (d *Disk) makeArea(dir string) error {
 		return err
 	}
 	a := d.lockArea(dir)
-	if err := d.fs.mkdir(d.path(dir)); err != nil && !errors.Is(err, os.ErrExist) {
+	err := d.fs.mkdir(d.path(dir))
+	if err != nil && !errors.Is(err, os.ErrExist) {
 		a.Unlock()
 		return err
 	}
+	a.fresh.Store(err == nil || a.fresh.Load())
 	d.book(a, 0)
 	a.Unlock()
 	p := d.lockArea(parent)
 	d.book(p, 0)
 	p.Unlock()
-	return d.fs.syncDir(d.path(parent))
+	return d.syncName(a)
+}
+
+// syncArea makes the names in a directory of the tier durable, and its own if that
+// has failed when it was made.
+func (d *Disk) syncArea(dir string) error {
+	if err := d.fs.syncDir(d.path(dir)); err != nil {
+		return err
+	}
+	return d.syncName(d.area(dir))
+}
+
+// syncName makes the name of a directory durable that has been made.
+func (d *Disk) syncName(a *area) error {
+	if !a.fresh.Load() {
+		return nil
+	}
+	if err := d.syncArea(parentDir(a.dir)); err != nil {
+		return err
+	}
+	a.fresh.Store(false)
+	return nil
 }
 
 func (d *Disk) forgetTemp(temp string) {
