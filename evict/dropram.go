@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"ckptfs/index"
-	"ckptfs/pages"
 )
 
 // DroppedRAM tells how emptying the RAM tier went. Bytes are those of pages.
@@ -52,9 +51,9 @@ func (t *Tiers) DropRAM(ctx context.Context, tell func(DroppedRAM)) (DroppedRAM,
 		}
 		return d, err
 	}
-	spared := t.leasedPages()
-	leased := func(id pages.ID) bool { return spared[id] || t.Live.Leased(id) }
+	spared := sparing{t: t}
 	for _, e := range es {
+		spared.look()
 		if ctx.Err() != nil {
 			return d, ctx.Err()
 		}
@@ -64,7 +63,7 @@ func (t *Tiers) DropRAM(ctx context.Context, tell func(DroppedRAM)) (DroppedRAM,
 			d.Dropped, d.DroppedBytes = d.Dropped+1, d.DroppedBytes+bytes
 		case e.dirty():
 			d.Unwritten, d.UnwrittenBytes = d.Unwritten+1, d.UnwrittenBytes+bytes
-		case t.evictCopy(e.id, leased):
+		case t.evictCopy(e.id, spared.leased):
 			d.Dropped, d.DroppedBytes = d.Dropped+1, d.DroppedBytes+bytes
 		default:
 			d.Leased, d.LeasedBytes = d.Leased+1, d.LeasedBytes+bytes

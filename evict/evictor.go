@@ -111,7 +111,7 @@ func (t *Tiers) ebb(ctx context.Context) {
 // dropCold evicts pages that nobody looked up until no more than target bytes are
 // used, and nothing else.
 func (t *Tiers) dropCold(ctx context.Context, target int64) {
-	p := &pass{Tiers: t, target: target, spared: t.leasedPages()}
+	p := &pass{Tiers: t, target: target, sparing: sparing{t: t}}
 	if !p.done(ctx) {
 		p.evict(ctx, p.res.of(0, false), false)
 	}
@@ -134,7 +134,7 @@ func (t *Tiers) descendLocked(ctx context.Context, target int64) {
 // pass evicts until no more than target bytes are used and nobody waits for room,
 // or nothing is left that may go. evicting is held.
 func (t *Tiers) pass(ctx context.Context, target int64) {
-	p := &pass{Tiers: t, target: target, spared: t.leasedPages()}
+	p := &pass{Tiers: t, target: target, sparing: sparing{t: t}}
 	p.homeless(ctx)
 	for !p.done(ctx) {
 		p.planned, p.turn = t.Index.Recency(), t.turns.Load()
@@ -147,8 +147,8 @@ func (t *Tiers) pass(ctx context.Context, target int64) {
 // pass is one descent to a target.
 type pass struct {
 	*Tiers
+	sparing
 	target  int64
-	spared  map[pages.ID]bool
 	planned int64 // what had been looked up or published last when the plan was made
 	turn    int64 // turns when the plan was made
 	plans   int
@@ -162,8 +162,6 @@ func (p *pass) over() int64 {
 	_, missing := p.Budget.Waiting()
 	return max(p.used()-p.target, missing)
 }
-
-func (p *pass) leased(id pages.ID) bool { return p.spared[id] || p.Live.Leased(id) }
 
 // maxPlans bounds the plans of a pass: where publications come faster than plans
 // are made, the last one is followed to its end, stale or not.
@@ -192,25 +190,51 @@ func (p *pass) follow(ctx context.Context) bool {
 	return true
 }
 
-// leasedPages are the pages of the generations that are leased as a whole.
-func (t *Tiers) leasedPages() map[pages.ID]bool {
-	spared := map[pages.ID]bool{}
-	for _, id := range t.Leases() {
-		g := t.Index.GenerationByID(id)
+// sparing knows the pages that may not be evicted: those that are leased, and
+// those of the generations that are leased as a whole.
+type sparing struct {
+	t     *Tiers
+	whole map[index.ObjectID]bool // generations that have been leased since the first look
+	pages map[pages.ID]bool       // theirs
+	asked int
+}
+
+// leaseEvery is how many pages are evicted between two looks for new leases.
+const leaseEvery = 16
+
+// look takes up what has been leased meanwhile, now and then.
+func (s *sparing) look() {
+	if s.asked++; s.asked%leaseEvery == 1 {
+		s.lookNow()
+	}
+}
+
+func (s *sparing) lookNow() {
+	if s.asked = 1; s.whole == nil {
+		s.whole, s.pages = map[index.ObjectID]bool{}, map[pages.ID]bool{}
+	}
+	for _, id := range s.t.Leases() {
+		if s.whole[id] {
+			continue
+		}
+		s.whole[id] = true
+		g := s.t.Index.GenerationByID(id)
 		if g == nil {
 			continue
 		}
-		if c, err := t.Index.Contents(g); err == nil {
-			for _, p := range c.Pages {
-				spared[p] = true
+		if ids, err := s.t.Index.PageIDs(g); err == nil {
+			for _, p := range ids {
+				s.pages[p] = true
 			}
 		}
 	}
-	return spared
 }
+
+func (s *sparing) leased(id pages.ID) bool { return s.pages[id] || s.t.Live.Leased(id) }
 
 // apply carries out one decision of the policy.
 func (p *pass) apply(ctx context.Context, d retention.Decision) {
+	p.lookNow()
 	home, own := index.ObjectID(d.Gen), d.Part == retention.Own
 	g := p.Index.GenerationByID(home)
 	switch {
@@ -233,10 +257,12 @@ func (p *pass) apply(ctx context.Context, d retention.Decision) {
 // Own pages are completed even when enough has been freed: half of them is
 // worth little.
 func (p *pass) evict(ctx context.Context, es []*resident, own bool) (evicted int) {
+	p.lookNow()
 	for _, e := range es {
 		if !own && p.done(ctx) {
 			break
 		}
+		p.look()
 		if !e.dirty() && p.evictCopy(e.id, p.leased) {
 			evicted++
 		}
