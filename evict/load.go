@@ -129,8 +129,11 @@ func (t *Tiers) load(ctx context.Context, p *index.Page, wait time.Duration) (in
 	charge := Charge(p.Bytes)
 	if !t.roomFor(ctx, p, charge, wait) {
 		// It can be read all the same; that it is there is known at once.
-		if _, err := t.Disk.Has(p.Key); err != nil {
+		switch there, err := t.Disk.Has(p.Key); {
+		case err != nil:
 			return false, err
+		case !there:
+			return false, t.lost(p, pages.ErrAbsent)
 		}
 		t.Counts.UncachedOpens.Add(1)
 		return false, nil

@@ -2,6 +2,7 @@ package evict
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -104,5 +105,26 @@ func TestRetiredWhileLoaded(t *testing.T) {
 	if held, reserved := s.Budget.Usage(); held+reserved != 0 || s.Resident() != 0 {
 		t.Errorf("%d bytes are held, %d reserved, %d pages in RAM", held, reserved, s.Resident())
 	}
+	s.check()
+}
+
+// TestLostWhileRAMIsFull: a page whose object is not there is lost for an open
+// that finds no room in RAM too.
+func TestLostWhileRAMIsFull(t *testing.T) {
+	s := newStore(t, 100*storePage)
+	g := s.publish(1, 4)
+	s.Flush(context.Background())
+	s.MakeRoom(context.Background(), 100*storePage)
+	rows, err := s.rowsOf(g)
+	s.must(err)
+	s.must(s.disk.Remove(rows[0].Key))
+	s.must(s.Budget.Reserve(context.Background(), 100*storePage, func(int64) {}))
+	if err := s.read(rows[0]); !errors.Is(err, ErrPageLost) {
+		t.Errorf("reading it gave %v", err)
+	}
+	if s.published(g) {
+		t.Error("its generation is still published")
+	}
+	s.Budget.Unreserve(100 * storePage)
 	s.check()
 }
