@@ -128,6 +128,9 @@ func (t *Tiers) descend(ctx context.Context, target int64) {
 
 func (t *Tiers) descendLocked(ctx context.Context, target int64) {
 	t.pass(ctx, target)
+	if t.writable(ctx) {
+		t.pass(ctx, target)
+	}
 	t.dropUnwritable(ctx)
 }
 
@@ -358,6 +361,30 @@ func (t *Tiers) evictCopy(id pages.ID, leased func(pages.ID) bool) bool {
 	t.Counts.EvictedAge.Add(int64(age))
 	if t.Evicted != nil {
 		t.Evicted(age)
+	}
+	return true
+}
+
+// writable is asked before anything is retired whose writes have failed: the
+// trouble may have passed since. It tries one page; if the disk takes that, all
+// may be tried again at once.
+func (t *Tiers) writable(ctx context.Context) bool {
+	if _, missing := t.Budget.Waiting(); missing == 0 || t.Disk == nil || t.WritePolicy == WriteNever {
+		return false
+	}
+	es := t.res.dirty()
+	n := slices.IndexFunc(es, func(e *resident) bool { return e.failed().n >= maxFails })
+	if n < 0 {
+		return false
+	}
+	t.writeBack(ctx, es[n:n+1], storing{again: true, count: &t.Counts.WrittenEvict})
+	if es[n].dirty() {
+		return false
+	}
+	for _, e := range es {
+		if f := e.failures.Load(); f != nil {
+			e.failures.CompareAndSwap(f, &failures{f.n, 0})
+		}
 	}
 	return true
 }

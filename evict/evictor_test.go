@@ -3,7 +3,9 @@ package evict
 import (
 	"context"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"ckptfs/index"
 	"ckptfs/pages"
@@ -55,5 +57,35 @@ func TestLeasedMeanwhile(t *testing.T) {
 			s.sweepBlobs(context.Background(), 100)
 			s.check()
 		})
+	}
+}
+
+// TestTroubleHasPassed: pages whose writes failed, and that wait for their time to
+// be tried again, are written when RAM is needed and the disk works again; they are
+// given up only while it does not.
+func TestTroubleHasPassed(t *testing.T) {
+	for _, passed := range []bool{true, false} {
+		s := newStore(t, 40*storePage)
+		for c := range 5 {
+			s.publish(c, 12)
+		}
+		s.steps.arm(1, syscall.EIO, true)
+		for range maxFails {
+			s.Flush(context.Background())
+		}
+		if passed {
+			s.steps.disarm()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		s.must(s.Budget.Reserve(ctx, 30*storePage, func(n int64) { s.MakeRoom(ctx, n) }))
+		cancel()
+		s.steps.disarm()
+		if n := s.idx.Count(); (n == 5) != passed {
+			t.Errorf("the trouble has passed: %v; %d generations are left", passed, n)
+		}
+		s.Budget.Unreserve(30 * storePage)
+		s.Flush(context.Background())
+		s.sweepBlobs(context.Background(), 100)
+		s.check()
 	}
 }
