@@ -312,9 +312,10 @@ func (p *pass) writeBackPart(ctx context.Context, home index.ObjectID, own bool)
 	}
 	var dirty, loose []*resident
 	for _, e := range p.res.of(home, own) {
+		_, _, isLoose := p.res.place(e)
 		switch {
 		case !e.dirty() || p.leased(e.id):
-		case e.loose:
+		case isLoose:
 			loose = append(loose, e)
 		default:
 			dirty = append(dirty, e)
@@ -353,7 +354,8 @@ func (t *Tiers) evictCopy(id pages.ID, leased func(pages.ID) bool) bool {
 		t.res.unclaim(e)
 		return false
 	}
-	t.hints.evicted(id, e.home, e.own)
+	home, own, _ := t.res.place(e)
+	t.hints.evicted(id, home, own)
 	t.res.removed(e)
 	t.Counts.EvictedPages.Add(1)
 	t.Counts.EvictedBytes.Add(e.bytes())

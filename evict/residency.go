@@ -313,12 +313,17 @@ func (r *residency) of(home index.ObjectID, own bool) []*resident {
 	return es
 }
 
-// owner is the only generation that can have the page; 0 if others may have it.
-func (r *residency) owner(e *resident) index.ObjectID {
+// place is where a page is listed.
+func (r *residency) place(e *resident) (home index.ObjectID, own, loose bool) {
 	r.homes.Lock()
 	defer r.homes.Unlock()
-	if e.own {
-		return e.home
+	return e.home, e.own, e.loose
+}
+
+// owner is the only generation that can have the page; 0 if others may have it.
+func (r *residency) owner(e *resident) index.ObjectID {
+	if home, own, _ := r.place(e); own {
+		return home
 	}
 	return 0
 }
@@ -327,7 +332,8 @@ func (r *residency) owner(e *resident) index.ObjectID {
 func (r *residency) rehome(from, to index.ObjectID) {
 	for _, own := range []bool{false, true} {
 		for _, e := range r.of(from, own) {
-			r.move(e, to, own && to == from, e.loose)
+			_, _, loose := r.place(e)
+			r.move(e, to, own && to == from, loose)
 		}
 	}
 }
