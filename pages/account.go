@@ -105,6 +105,12 @@ func (a *account) counted(dir string, sum int64) {
 	a.mu.recount.done[dir] = true
 }
 
+func (a *account) hasCounted(dir string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.recount.done[dir]
+}
+
 // endRecount takes the new sum over, or drops it. It returns the difference.
 func (a *account) endRecount(ok bool) (deltaBytes int64) {
 	a.mu.Lock()

@@ -209,3 +209,30 @@ func TestOverhead(t *testing.T) {
 		t.Errorf("%d bytes of content when nothing is left", got)
 	}
 }
+
+// stepFunc is called before each step.
+type stepFunc func(Step, string)
+
+func (f stepFunc) Before(s Step, path string) error {
+	f(s, path)
+	return nil
+}
+
+// TestRecountMakesArea: a directory that is made while the tier is counted counts.
+func TestRecountMakesArea(t *testing.T) {
+	var d *Disk
+	made := false
+	d = openTestDisk(t, DiskConfig{Steps: stepFunc(func(s Step, path string) {
+		if made || s != StepReadDir || path != d.path(objectDir(testKey(1))) {
+			return
+		}
+		made = true
+		if err := d.PutBlob(context.Background(), "made", make([]byte, 50_000), false); err != nil {
+			t.Error(err)
+		}
+	})})
+	put(t, d, testKey(1), randomPage(1, 100_000))
+	if delta := must(d.Recount(context.Background()))(t); delta != 0 || !made {
+		t.Errorf("the sum changed by %d bytes", delta)
+	}
+}

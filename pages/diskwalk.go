@@ -200,17 +200,35 @@ func (d *Disk) Recount(ctx context.Context) (deltaBytes int64, err error) {
 	if !d.acct.beginRecount() {
 		return 0, errors.New("a recount is under way")
 	}
-	defer func() { deltaBytes = d.acct.endRecount(err == nil) }()
 	areas, err := d.areas()
-	if err != nil {
-		return 0, err
-	}
-	for _, dir := range areas {
-		if err := d.recountArea(ctx, dir); err != nil {
-			return 0, err
+	for err == nil && len(areas) > 0 {
+		for n := 0; n < len(areas) && err == nil; n++ {
+			err = d.recountArea(ctx, areas[n])
+		}
+		if err == nil {
+			areas, deltaBytes = d.endRecount()
 		}
 	}
-	return 0, nil
+	if err != nil {
+		d.acct.endRecount(false)
+	}
+	return deltaBytes, err
+}
+
+// endRecount takes the new sum over, unless there are areas that were made
+// meanwhile: it lists them.
+func (d *Disk) endRecount() (more []string, deltaBytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for dir := range d.mu.areas {
+		if !d.acct.hasCounted(dir) {
+			more = append(more, dir)
+		}
+	}
+	if len(more) == 0 {
+		deltaBytes = d.acct.endRecount(true)
+	}
+	return more, deltaBytes
 }
 
 func (d *Disk) recountArea(ctx context.Context, dir string) error {
