@@ -179,6 +179,7 @@ func (t *Tiers) blobLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		t.followBad()
 		t.sweepBlobs(ctx, blobSweepMax)
 	}
 }

@@ -51,6 +51,7 @@ func (t *Tiers) DropRAM(ctx context.Context, tell func(DroppedRAM)) (DroppedRAM,
 		}
 		return d, err
 	}
+	t.followBad()
 	spared := sparing{t: t}
 	for _, e := range es {
 		spared.look()

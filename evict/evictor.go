@@ -261,6 +261,7 @@ func (p *pass) apply(ctx context.Context, d retention.Decision) {
 // worth little.
 func (p *pass) evict(ctx context.Context, es []*resident, own bool) (evicted int) {
 	p.lookNow()
+	p.followBad()
 	for _, e := range es {
 		if !own && p.done(ctx) {
 			break

@@ -1,6 +1,8 @@
 package evict
 
 import (
+	"errors"
+
 	"ckptfs/index"
 	"ckptfs/pages"
 )
@@ -37,4 +39,31 @@ func (t *Tiers) Confirm(ids []pages.ID) (absent []*index.Page, unsure int, err e
 // is not there.
 func (t *Tiers) onDiskBytes(k pages.Key) (int64, error) {
 	return objectBytes(t.Disk, k)
+}
+
+// followBad takes up which objects were found bad: a page that is in RAM is only
+// there now, any other is lost, if nobody is just finding that out.
+func (t *Tiers) followBad() {
+	if t.Disk == nil {
+		return
+	}
+	for _, k := range t.Disk.TakeBad() {
+		p, there, err := t.Index.PageByKey(k)
+		if err == nil && there {
+			there, err = t.Disk.Has(k)
+			if err == nil && there {
+				continue // written again
+			}
+			_, err = t.setDisk([]index.DiskChange{{ID: p.ID}})
+		}
+		if err != nil {
+			t.Log.Warn("what is recorded of a bad object could not be corrected", "key", k, "error", err)
+		}
+		if p == nil || t.InRAM(p.ID) || t.hasFile(p.ID) || t.loads.has(p.ID) {
+			continue
+		}
+		if absent, _, err := t.Confirm([]pages.ID{p.ID}); err == nil && len(absent) > 0 {
+			_ = t.lost(p, errors.New("its object is bad"))
+		}
+	}
 }

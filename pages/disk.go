@@ -69,6 +69,7 @@ type Disk struct {
 		areas    map[string]*area
 		inFlight map[string]bool  // temporary files being written, by path
 		leaked   map[string]int64 // those that could not be removed: their real bytes
+		bad      []Key            // of objects that were found bad, see TakeBad
 	}
 
 	quarantined struct { // guarded by the quarantine's area

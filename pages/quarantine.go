@@ -81,8 +81,23 @@ func (d *Disk) condemn(dir, name string, key Key, dev, ino uint64, why error) er
 	if err != nil {
 		ev.Kind, ev.Err = EventStuck, errors.Join(why, err)
 	}
+	if key != (Key{}) {
+		d.mu.Lock()
+		d.mu.bad = append(d.mu.bad, key)
+		d.mu.Unlock()
+	}
 	d.cfg.OnEvent(ev)
 	return lost
+}
+
+// TakeBad gives the keys whose objects were found bad since the last call,
+// whoever read them: what is recorded of them is wrong.
+func (d *Disk) TakeBad() []Key {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	bad := d.mu.bad
+	d.mu.bad = nil
+	return bad
 }
 
 // moveAway renames the file into the quarantine, or removes it if that is full.
