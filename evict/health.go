@@ -132,10 +132,16 @@ func (t *Tiers) probeLoop(ctx context.Context) {
 	}
 }
 
-// probe reads a small file of the tier and writes it again as it was.
+// probe reads a small file of the tier and writes it again as it was, or as it
+// should be: at the start it may not have been possible.
 func (t *Tiers) probe(ctx context.Context) {
 	done := t.health.begin(WorkLoad)
 	raw, err := t.Disk.ReadBlob(startsBlob)
+	if errors.Is(err, pages.ErrAbsent) || errors.Is(err, pages.ErrLost) {
+		var starts int64
+		_, starts, err = t.Index.Tier()
+		raw = startsCount(starts)
+	}
 	if done(err); err != nil {
 		return
 	}

@@ -81,5 +81,18 @@ func TestProbe(t *testing.T) {
 	if after, err := s.disk.ReadBlob(startsBlob); err != nil || string(after) != string(before) {
 		t.Errorf("the probe has changed the tier: %q, %q, %v", before, after, err)
 	}
+
+	s.must(s.disk.RemoveBlob(startsBlob)) // as if the start could not write it
+	s.steps.arm(1, syscall.EIO, true)
+	s.MakeRoom(ctx, 40*storePage)
+	s.probe(ctx)
+	s.steps.disarm()
+	s.probe(ctx)
+	if l := s.Troubles(); len(l) != 0 {
+		t.Errorf("where there was nothing to read: %v", l)
+	}
+	if after, err := s.disk.ReadBlob(startsBlob); err != nil || string(after) != string(before) {
+		t.Errorf("the probe has counted the starts: %q, %q, %v", before, after, err)
+	}
 	s.check()
 }

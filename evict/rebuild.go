@@ -168,7 +168,9 @@ func CountStart(ctx context.Context, x *index.Index, d *pages.Disk) error {
 	if err := x.SetTier(d.ID(), starts+1); err != nil {
 		return err
 	}
-	_ = d.PutBlob(ctx, startsBlob, binary.LittleEndian.AppendUint64(nil, uint64(starts+1)), true)
+	_ = d.PutBlob(ctx, startsBlob, startsCount(starts+1), true)
 	_ = d.KeepOwnBlob(startsBlob)
 	return nil
 }
+
+func startsCount(n int64) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(n)) }
