@@ -33,17 +33,22 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 	es, warmest := t.flushOrder()
 	on := func(e *resident) index.ObjectID { return warmest[e.id] }
 	lastTold := t.Now()
-	for batch := range slices.Chunk(es, flushBatch) {
-		if ctx.Err() != nil {
-			break
+	left := es
+	for range 2 { // the second time for what eviction was writing
+		for batch := range slices.Chunk(left, flushBatch) {
+			if ctx.Err() != nil {
+				break
+			}
+			// This is the last time to try.
+			t.writeBack(ctx, batch, storing{room: true, again: true, on: on, count: &t.Counts.WrittenFlush})
+			if t.Now().Sub(lastTold) >= 2*time.Second {
+				lastTold = t.Now()
+				left := len(t.res.dirty())
+				t.Log.Info("writing RAM to disk", "pages_left", left, "pages", len(es))
+			}
 		}
-		// This is the last time to try.
-		t.writeBack(ctx, batch, storing{room: true, again: true, on: on, count: &t.Counts.WrittenFlush})
-		if t.Now().Sub(lastTold) >= 2*time.Second {
-			lastTold = t.Now()
-			left := len(t.res.dirty())
-			t.Log.Info("writing RAM to disk", "pages_left", left, "pages", len(es))
-		}
+		t.awaitWritten(ctx, left)
+		left = slices.DeleteFunc(slices.Clone(left), func(e *resident) bool { return !e.dirty() })
 	}
 	t.saveBlobs(ctx)
 	for _, e := range es {
@@ -58,6 +63,16 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 		f.LeftBytes += e.bytes()
 	}
 	return f
+}
+
+// awaitWritten waits until none of the pages is being written by somebody else, or
+// ctx ends.
+func (t *Tiers) awaitWritten(ctx context.Context, es []*resident) {
+	for _, e := range es {
+		for t.res.isWriting(e) && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // flushOrder lists the pages without a disk copy, the most wanted first, and which

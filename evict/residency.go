@@ -298,6 +298,14 @@ func (r *residency) setWriting(e *resident, on bool) bool {
 	return true
 }
 
+// isWriting reports whether the page is being written back.
+func (r *residency) isWriting(e *resident) bool {
+	s := r.shard(e.id)
+	s.Lock()
+	defer s.Unlock()
+	return s.pages[e.id] == e && e.writing
+}
+
 // of lists the pages of a home that are of the given part, the last made first:
 // the tail goes before the history.
 func (r *residency) of(home index.ObjectID, own bool) []*resident {
