@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,6 +166,40 @@ func TestForgottenGeneration(t *testing.T) {
 	if n, err := s.readAll(); n != 7 || err != nil {
 		t.Errorf("%d generations can be read: %v", n, err)
 	}
+}
+
+// TestForgottenAndUnreadable: a disk that cannot say now whether it has the pages
+// of a forgotten generation keeps nothing else from being compared, and nothing of
+// it is removed.
+func TestForgottenAndUnreadable(t *testing.T) {
+	s := flushed(t)
+	s.must(s.idx.Checkpoint())
+	path := filepath.Join(s.dir, "index.db")
+	old, err := os.ReadFile(path)
+	s.must(err)
+	s.publish(8, 10)
+	s.Flush(context.Background())
+	want := s.describe()
+	s.kill()
+	s.must(os.WriteFile(path, old, 0o600))
+	s.open()
+	opened := 0
+	s.steps.hold = func(step pages.Step) {
+		if step == pages.StepOpen {
+			if opened++; opened == 2 { // the first is the blob
+				s.steps.arm(1, syscall.EIO, false)
+			}
+		}
+	}
+	s.must(s.Reconcile(context.Background(), false))
+	if got := s.describe(); len(got) == len(want) {
+		t.Error("all could be read")
+	}
+	s.must(s.Reconcile(context.Background(), false))
+	if got := s.describe(); !slices.Equal(got, want) {
+		t.Errorf("the index knows again:\n%s\nwant:\n%s", got, want)
+	}
+	s.check()
 }
 
 // TestAnotherTier: a tier that is not the index's is refused.
