@@ -21,12 +21,16 @@ type Kept struct {
 	Bytes int64  // what the tmpfs held for it when it was removed
 }
 
-// Remove takes the page's file away. If somebody still has it mapped it is kept,
-// for Release; else its memory has returned and the Kept is zero. An absent page
-// is no error.
+// Remove takes the page's file away. If somebody still has it mapped, or that
+// cannot be told now (no descriptor is left), it is kept, for Release; else its
+// memory has returned and the Kept is zero. An absent page is no error.
 func (r *RAM) Remove(id ID) (Kept, error) {
 	name := ramName(id)
 	used, st, err := r.inUse(name)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		used = true
+		st, _, err = r.statName(name)
+	}
 	if err == nil && used {
 		var kept Kept
 		if kept, err = r.keep(id, name); err == nil {

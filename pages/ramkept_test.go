@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"errors"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -60,5 +61,35 @@ func TestRAMKeepsWhatIsMapped(t *testing.T) {
 	}
 	if used, _, _ := r.Usage(); used >= size {
 		t.Errorf("%d bytes are still taken", used)
+	}
+}
+
+// TestRemoveWithoutDescriptors: a page goes though no file can be opened to see
+// whether somebody has it mapped; that is found out later.
+func TestRemoveWithoutDescriptors(t *testing.T) {
+	r := mountTestRAM(t, 16<<20)
+	f := must(r.Create(1, 0))(t)
+	must(f.Write(make([]byte, 10_000)))(t)
+	limit := unix.Rlimit{}
+	if err := errors.Join(f.Close(), unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	k, err := r.Remove(1)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || k.Bytes < 10_000 {
+		t.Fatalf("%+v, %v", k, err)
+	}
+	if _, err := r.Stat(1); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("it is there: %v", err)
+	}
+	if gone, err := r.Release(k); !gone || err != nil {
+		t.Errorf("gone: %v, %v", gone, err)
 	}
 }
