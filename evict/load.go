@@ -34,7 +34,7 @@ var ErrPageLost = fmt.Errorf("the page is lost: %w", syscall.EIO)
 // Bring makes sure that a published page can be read, on behalf of somebody who
 // has it open (so it cannot be evicted any more). inRAM says that the RAM tier
 // has it; if not, RAM was short for too long and it is to be read from the disk
-// tier. ErrPageLost, or what the disk says.
+// tier. ErrPageLost, ENOENT if it was deleted in this instant, or what the disk says.
 func (t *Tiers) Bring(ctx context.Context, p *index.Page) (inRAM bool, err error) {
 	for {
 		there, busy := t.res.find(p.ID)
@@ -222,8 +222,11 @@ func (t *Tiers) lost(p *index.Page, why error) error {
 	if err != nil {
 		return err
 	}
+	if rows, err := t.Index.Pages([]pages.ID{p.ID}); err == nil && rows[0] == nil {
+		return syscall.ENOENT // its generations went in this instant, and it with them
+	}
 	if len(gs) == 0 {
-		return ErrPageLost // its generations went in this instant, and it with them
+		return ErrPageLost // only stagings have it
 	}
 	t.Counts.LostPages.Add(1)
 	for _, g := range gs {

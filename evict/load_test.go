@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"ckptfs/index"
@@ -126,5 +127,21 @@ func TestLostWhileRAMIsFull(t *testing.T) {
 		t.Error("its generation is still published")
 	}
 	s.Budget.Unreserve(100 * storePage)
+	s.check()
+}
+
+// TestDeletedWhileOpened: a page that is deleted while it is opened is not there,
+// which is no loss.
+func TestDeletedWhileOpened(t *testing.T) {
+	s := newStore(t, 100*storePage)
+	g := s.publish(1, 4)
+	s.Flush(context.Background())
+	s.MakeRoom(context.Background(), 100*storePage)
+	rows, err := s.rowsOf(g)
+	s.must(err)
+	s.must(s.retire([]*index.Generation{g}, "a test")) // the opener has looked its row up before
+	if err := s.read(rows[0]); !errors.Is(err, syscall.ENOENT) || s.Counts.LostPages.Load() != 0 {
+		t.Errorf("opening it gave %v", err)
+	}
 	s.check()
 }
