@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"ckptfs/index"
 )
@@ -29,7 +30,11 @@ type DroppedRAM struct {
 // Pages that come meanwhile are left alone. It ends early when ctx ends.
 func (t *Tiers) DropRAM(ctx context.Context, tell func(DroppedRAM)) (DroppedRAM, error) {
 	var d DroppedRAM
-	if t.awaitAdopted(ctx); ctx.Err() != nil {
+	t.awaitAdopted(ctx)
+	for !t.waiting.over() && ctx.Err() == nil { // pages of publications since the start
+		time.Sleep(10 * time.Millisecond)
+	}
+	if ctx.Err() != nil {
 		return d, ctx.Err()
 	}
 	es := t.res.all()

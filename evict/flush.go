@@ -30,6 +30,7 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 		return f
 	}
 	unknown := t.awaitAdopted(ctx)
+	t.waiting.end() // what is published and waits for Learn is written too
 	es, warmest := t.flushOrder()
 	on := func(e *resident) index.ObjectID { return warmest[e.id] }
 	lastTold := t.Now()

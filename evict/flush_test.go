@@ -42,3 +42,29 @@ func TestFlushWhileEvicting(t *testing.T) {
 	wg.Wait()
 	s.check()
 }
+
+// TestFlushWhileLearning: what was published since the start is written at a
+// shutdown and by drop-ram, though the policy has not been told of it yet.
+func TestFlushWhileLearning(t *testing.T) {
+	for _, dropRAM := range []bool{false, true} {
+		s := newStore(t, 40*storePage)
+		s.ExpectLearn()
+		g := s.publish(1, 20)
+		if dropRAM {
+			time.AfterFunc(20*time.Millisecond, func() { s.Learn(context.Background()) })
+			_, err := s.DropRAM(context.Background(), func(DroppedRAM) {})
+			s.must(err)
+		} else if f := s.Flush(context.Background()); f.Pages != 6 || f.Left != 0 {
+			t.Errorf("%d pages were written, %d left", f.Pages, f.Left)
+		}
+		rows, err := s.rowsOf(g)
+		s.must(err)
+		for _, p := range rows {
+			if p.Disk() == 0 {
+				t.Errorf("page %d is in RAM only", p.ID)
+			}
+		}
+		s.Learn(context.Background())
+		s.check()
+	}
+}

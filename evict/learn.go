@@ -27,6 +27,13 @@ func (w *waiting) add(f func()) bool {
 	return w.on
 }
 
+// over reports whether nothing waits any more.
+func (w *waiting) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.on
+}
+
 // end runs what waited, and what came meanwhile.
 func (w *waiting) end() {
 	for {
