@@ -150,6 +150,25 @@ func TestFindGarbage(t *testing.T) {
 	})
 }
 
+// TestFindHalf: a read ends a request that was only half written; the next write begins a new one.
+func TestFindHalf(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		ident, short, _ := foundSetup(t, md)
+		f, err := openFind(ident)
+		must(t, err)
+		defer f.Close()
+		right := findRequest{Tokens: conversation(1, 500)}.bytes()
+		for _, n := range []int{1, 10, 100, len(right) - 1} {
+			_, err := converse(f, right[:n])
+			wantErrno(t, fmt.Sprintf("%d bytes of a request", n), err, syscall.EINVAL)
+			got, err := converse(f, right)
+			if err != nil || got.Generation != short.name() {
+				t.Errorf("the handle after %d bytes: %+v, %v", n, got, err)
+			}
+		}
+	})
+}
+
 // TestFindEndless: a request that never ends is refused rather than kept.
 func TestFindEndless(t *testing.T) {
 	requireFUSE(t)

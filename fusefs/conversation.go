@@ -120,7 +120,10 @@ func (fs *FS) readConversation(h *handle, off uint64, buf []byte) (fuse.ReadResu
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.answered {
-		return nil, fuse.EINVAL // nothing was asked yet, or not all of it
+		// Nothing was asked yet, or not all of it. Whoever reads is done with
+		// writing: the next write begins a new request, not the rest of this.
+		fs.forgetRequest(h, c)
+		return nil, fuse.EINVAL
 	}
 	// Who reads on after writing is at base or beyond; pread and who seeks back
 	// count from the reply's beginning.
