@@ -133,6 +133,33 @@ func TestFirstUnlinkRetires(t *testing.T) {
 	})
 }
 
+// TestPublishedWhileRemoved: a generation that is published again while the names of a former one of the same content
+// are still being removed is whole, and can be removed like any other, as often as that happens.
+func TestPublishedWhileRemoved(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		ident, gens := removalSetup(t, m, 1)
+		g := gens[0]
+		dir := filepath.Join(ident, g.name())
+		for i, path := range []string{g.pages()[0].path, "manifest.json", g.pages()[1].path} {
+			must(t, os.Remove(filepath.Join(dir, path)))
+			publish(t, ident, g)
+			must(t, checkGeneration(dir, g))
+			if i == 1 {
+				m.killDaemon()
+			}
+		}
+		rmSilently(t, dir)
+		wantMissing(t, dir)
+		if got := ask(t, ident, g.Tokens); got.Generation != "" {
+			t.Errorf("a lookup after rm finds %+v", got)
+		}
+		if left := m.whole(t).Removing; left != 0 {
+			t.Errorf("%d generations are still being removed", left)
+		}
+	})
+}
+
 func TestOverlappingRemovals(t *testing.T) {
 	inModes(t, func(t *testing.T, md mode) {
 		m := mountFS(t, md)

@@ -69,9 +69,10 @@ func (m *mount) awaitRest(t testing.TB) {
 	})
 }
 
-// wholeStatus is what the tests of retention want of status.json.
+// wholeStatus is what the tests of retention and deletion want of status.json.
 type wholeStatus struct {
 	AtRest   bool             `json:"at_rest"`
+	Removing int              `json:"removing"`
 	Counters map[string]int64 `json:"counters"`
 }
 

@@ -88,12 +88,25 @@ func (fs *FS) unpublish(g *index.Generation, name string, ghost bool, op index.O
 	if !ghost {
 		reason = reasonUnpublished
 	}
+	if ghost {
+		fs.endGhost(g.Identity.ID, name, g.ID) // publication does it; the daemon may have been killed between
+	}
 	d, err := fs.stage.Unpublish(g, name, ghost, fs.idx.SubAttrs(g), reason, op)
 	if err == nil {
 		fs.count.generationsDeleted.Add(1)
 		fs.log.Info("generation retired", "reason", string(reason), "identity", g.Identity.Name, "generation", g.Name)
 	}
 	return d, err
+}
+
+// endGhost ends what is left of a former generation of the same name as a new one,
+// id. The kernel took its directory for replaced when the new one got the name, so
+// whoever was removing it comes to nothing any more, and with two of one name the
+// new one could not be removed.
+func (fs *FS) endGhost(identity index.ObjectID, name string, id index.ObjectID) {
+	if d, ok := fs.stage.Ghost(identity, name); ok && d.ID != id {
+		_ = d.Discard() // nobody else's: it may have been ended meanwhile
+	}
 }
 
 func (fs *FS) unlinkDocument(dir nodeID, name string, op index.Op) error {

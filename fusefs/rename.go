@@ -84,6 +84,7 @@ func (fs *FS) renameStaging(in *fuse.RenameIn, from nodeID, oldName string, to n
 		fs.logRefusal("publish", d, newName, err)
 		return err
 	}
+	fs.endGhost(g.Identity.ID, g.Name, g.ID)
 	fs.notify.attributesOf(draftDirs(d)...)
 	fs.published(g, d.Kin(), evict.Brought{Pages: d.Brought(), Removals: removals})
 	fs.metrics.publish.Observe(fs.now().Sub(began).Seconds())
