@@ -74,6 +74,34 @@ func TestKilledInTheMiddleOfADiscard(t *testing.T) {
 	}
 }
 
+// TestFileOfAStagingGone: a staging that cannot be read back ends, and the others
+// and the daemon do not.
+func TestFileOfAStagingGone(t *testing.T) {
+	for _, gone := range []string{"manifest", "derived"} {
+		t.Run(gone, func(t *testing.T) {
+			b := newBench(t)
+			other, d := b.stage("other", 2, 8), b.stage("x", 1, 8)
+			for _, s := range b.missing(other) {
+				b.must(b.writePage(other, s, pageBytes))
+			}
+			b.must(b.writePage(d, 0, pageBytes))
+			b.must(os.Remove(filepath.Join(b.draftDir(d.ID), gone)))
+			b.reopen()
+			if _, ok := b.ByID(d.ID); ok {
+				t.Error("it is there")
+			}
+			other, ok := b.ByID(other.ID)
+			if !ok {
+				t.Fatal("the other one is gone")
+			}
+			b.publish(other)
+			b.kill()
+			b.open(true)
+			b.noStagings()
+		})
+	}
+}
+
 // TestKilledInTheMiddleOfACreate: a request that is sent again is not told EEXIST
 // because of what it has made itself.
 func TestKilledInTheMiddleOfACreate(t *testing.T) {

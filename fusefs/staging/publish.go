@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -265,12 +266,18 @@ func (d *Draft) finishPublish(g *index.Generation, replaced map[pages.ID]pages.I
 	}
 }
 
-// removeFiles removes the journal first: without it there is no staging, whatever
-// else a daemon that is killed meanwhile leaves behind.
 func (d *Draft) removeFiles() {
 	d.journal.close()
-	os.Remove(filepath.Join(d.m.draftDir(d.ID), "journal"))
-	os.RemoveAll(d.m.draftDir(d.ID))
+	_ = removeDraftDir(d.m.draftDir(d.ID))
+}
+
+// removeDraftDir removes the journal first: without it there is no staging, whatever
+// else a daemon that is killed meanwhile leaves behind.
+func removeDraftDir(dir string) error {
+	if err := os.Remove(filepath.Join(dir, "journal")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(dir)
 }
 
 // Discard ends the staging: nothing of it is left but pages that others hold.

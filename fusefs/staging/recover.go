@@ -40,12 +40,17 @@ func (m *Manager) recover(dir string, discard bool) error {
 	identity := m.Index.IdentityByID(rs[0].Identity)
 	if discard || published || identity == nil || identity.Document() == nil {
 		j.close()
-		return os.RemoveAll(dir)
+		return removeDraftDir(dir)
 	}
 	d := newDraft(m, rs[0].ID, identity, string(rs[0].Name), rs[0].Ghost, *rs[0].Attr)
 	d.journal = j
 	for i := range rs[1:] {
-		if err := d.replay(&rs[1+i]); err != nil {
+		err := d.replay(&rs[1+i])
+		if errors.Is(err, fs.ErrNotExist) { // it would be so at every start
+			m.Log.Error("a staging is given up: a file that its journal tells of is gone", "identity", identity.Name, "staging", d.mu.name, "line", i+2, "error", err)
+			return d.giveUp(dir)
+		}
+		if err != nil {
 			return fmt.Errorf("journal line %d: %w", i+2, err)
 		}
 	}
@@ -56,6 +61,21 @@ func (m *Manager) recover(dir string, discard bool) error {
 	}
 	d.mu.hasTokens = exists(d.FilePath(EntryTokens))
 	return m.enter(d)
+}
+
+// giveUp ends a staging of which a part has been replayed.
+func (d *Draft) giveUp(dir string) error {
+	for i, s := range d.mu.slots {
+		if s.reserved {
+			d.unreserveLocked(i)
+		}
+		d.replayDrop(s.page)
+	}
+	for _, sp := range d.mu.scratch {
+		d.replayDrop(PageRef{sp.ID, sp})
+	}
+	d.journal.close()
+	return removeDraftDir(dir)
 }
 
 // finishRemoval removes the file that the last journal line says was unlinked: the
