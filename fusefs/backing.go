@@ -1,11 +1,14 @@
 package fusefs
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
 
 // backingIDs are the kernel's names for the page files that it reads and writes
@@ -52,15 +55,20 @@ func (b *backingIDs) reason() string {
 // SetPassthrough says, before the mount is served, whether the kernel moves page
 // bytes itself.
 func (fs *FS) SetPassthrough(on bool) {
-	fs.backing.mu.Lock()
-	defer fs.backing.mu.Unlock()
+	fs.backing.set(on)
+	fs.backing.closeStray(fs.background)
+}
+
+func (b *backingIDs) set(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
-	case !fs.cfg.Passthrough:
-		fs.backing.off = "switched off by --passthrough"
+	case !b.fs.cfg.Passthrough:
+		b.off = "switched off by --passthrough"
 	case !on:
-		fs.backing.off = "the kernel or the privilege is missing"
+		b.off = "the kernel or the privilege is missing"
 	default:
-		fs.backing.off = ""
+		b.off = ""
 	}
 }
 
@@ -119,6 +127,61 @@ func (b *backingIDs) register(n nodeID) (int32, error) {
 		return 0, nil
 	}
 	return 0, errno
+}
+
+// maxStray bounds how many ids closeStray tries: some seconds' work, beside the service.
+const maxStray = 1 << 22
+
+// closeStray has the kernel let files go that a former daemon had registered, or was about to unregister, when it was
+// killed: no handle has their ids, and until the mount ends they would keep the memory of pages that are gone. The
+// kernel gives ids in turn, so all of them are below the next one; those that are known are in use.
+func (b *backingIDs) closeStray(ctx context.Context) {
+	b.mu.Lock()
+	known := make(map[int32]bool, len(b.m))
+	for _, e := range b.m {
+		known[e.id] = true
+	}
+	off := b.off
+	b.mu.Unlock()
+	if off != "" || b.fs.server.Load() == nil {
+		return
+	}
+	next, err := b.probe()
+	if err != nil {
+		b.fs.log.Debug("the kernel's backing files cannot be looked at", "error", err)
+		return
+	}
+	b.fs.wg.Go(func() {
+		closed := 0
+		for id := next - 1; id > max(0, next-maxStray) && ctx.Err() == nil; id-- {
+			if !known[id] && b.fs.server.Load().UnregisterBackingFd(id) == 0 {
+				closed++
+			}
+			if id%4096 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		if closed > 0 {
+			b.fs.log.Info("the kernel held page files for a former daemon", "files", closed)
+		}
+	})
+}
+
+// probe registers and unregisters a file, to see which id is next.
+func (b *backingIDs) probe() (int32, error) {
+	fd, err := unix.Open(b.fs.cfg.RAMDir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	id, errno := b.fs.server.Load().RegisterBackingFd(&fuse.BackingMap{Fd: int32(fd)})
+	if errno == 0 {
+		errno = b.fs.server.Load().UnregisterBackingFd(id)
+	}
+	if errno != 0 {
+		return 0, errno
+	}
+	return id, nil
 }
 
 // enterOrdinary counts a handle that the daemon is to serve. False if the node is
