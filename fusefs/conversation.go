@@ -23,6 +23,7 @@ type conversation struct {
 	request  []byte
 	reply    []byte
 	answered bool
+	former   bool   // of a former daemon's handle: what has come of it is lost, an answer can be made again
 	base     uint64 // file offset at which the reply begins, for who reads on
 }
 
@@ -49,16 +50,15 @@ func (fs *FS) openConversation(in *fuse.InHeader, n nodeID, flags uint32, out *f
 
 func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data []byte) (uint32, fuse.Status) {
 	c := h.find
-	if c == nil {
-		// A handle of a former daemon: its half of a request is lost. Only the
-		// first piece of a new one can begin here.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.former {
+		// Half a request is lost. Only the first piece of a new one can begin here.
 		if off != 0 && !bytes.HasPrefix(data, []byte(`{"`)) {
 			return 0, fuse.Status(syscall.ESTALE)
 		}
-		c = fs.revive(h)
+		c.former = false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.answered {
 		c.request, c.reply, c.answered = nil, nil, false
 		fs.leaseFound(h, 0)
@@ -100,25 +100,19 @@ func (fs *FS) forgetRequest(h *handle, c *conversation) {
 	_ = fs.clients.charge(h, 0) // gives back only
 }
 
-// revive gives a handle of a former daemon a new conversation.
-func (fs *FS) revive(h *handle) *conversation {
-	h.file.mu.Lock()
-	defer h.file.mu.Unlock()
-	if h.find == nil {
-		h.find = &conversation{}
-	}
-	return h.find
-}
-
 func (fs *FS) readConversation(h *handle, off uint64, buf []byte) (fuse.ReadResult, fuse.Status) {
 	c := h.find
-	if c == nil {
-		if c = fs.answeredBefore(h); c == nil {
-			return nil, fuse.Status(syscall.ESTALE)
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.former {
+		// Made once: what is where may change, and with it the answer's length,
+		// before the reader has come to its end.
+		reply := fs.answeredBefore(h)
+		if reply == nil {
+			return nil, fuse.Status(syscall.ESTALE)
+		}
+		c.reply, c.answered, c.former, c.base = reply, true, false, h.rec.base
+	}
 	if !c.answered {
 		// Nothing was asked yet, or not all of it. Whoever reads is done with
 		// writing: the next write begins a new request, not the rest of this.
@@ -161,12 +155,10 @@ func (fs *FS) answer(h *handle, in *fuse.InHeader, request []byte) (reply []byte
 
 // answeredBefore makes the answer again that a former daemon had for the handle;
 // nil if it had none that names something.
-func (fs *FS) answeredBefore(h *handle) *conversation {
-	c := &conversation{answered: true, base: h.rec.base}
+func (fs *FS) answeredBefore(h *handle) []byte {
 	if h.node.kind() == kindIdentify {
 		if i := fs.idx.IdentityByID(leasedID(h)); i != nil {
-			c.reply = []byte(i.Name + "\n")
-			return c
+			return []byte(i.Name + "\n")
 		}
 		return nil
 	}
@@ -179,8 +171,7 @@ func (fs *FS) answeredBefore(h *handle) *conversation {
 	if err != nil {
 		return nil
 	}
-	c.reply = append(b, '\n')
-	return c
+	return append(b, '\n')
 }
 
 // looksUnfinished reports whether more bytes could make the JSON valid.

@@ -238,7 +238,7 @@ func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 		return nil, fuse.EBADF
 	}
 	switch {
-	case h.find != nil || h.node.kind() == kindFind || h.node.kind() == kindIdentify:
+	case h.node.kind() == kindFind || h.node.kind() == kindIdentify:
 		return fs.readConversation(h, in.Offset, buf)
 	case h.node.kind() == kindCommand:
 		return fs.readCommand(h, buf)
@@ -325,6 +325,9 @@ func (fs *FS) adopt(h *handle) {
 	if h.node.kind() == kindPage {
 		fs.adoptPageHandle(h, h.node.page())
 		return
+	}
+	if h.node.kind() == kindFind || h.node.kind() == kindIdentify {
+		h.find = &conversation{former: true}
 	}
 	fs.adoptSnapshot(h)
 	fs.lease(h, 0)
