@@ -119,30 +119,29 @@ func (t *Tiers) saveBlob(ctx context.Context, g *index.Generation, durable bool)
 	if err != nil || !whole {
 		return false, err
 	}
-	body, err := t.Index.Blob(g)
-	if err != nil {
-		return false, err
+	bytes, err := t.putBlob(ctx, g, durable)
+	if diskFull(err) && t.diskRoom(ctx, bytes, 0) {
+		_, err = t.putBlob(ctx, g, durable)
 	}
-	if len(body) > pages.MaxBlobBytes {
-		return false, nil
-	}
-	err = t.putBlob(ctx, g, body, durable)
-	if diskFull(err) && t.diskRoom(ctx, int64(len(body)), 0) {
-		err = t.putBlob(ctx, g, body, durable)
-	}
-	return err == nil, err
+	return err == nil && g.HasBlob(), err
 }
 
-// putBlob writes it and records that it is there.
-func (t *Tiers) putBlob(ctx context.Context, g *index.Generation, body []byte, durable bool) error {
+// putBlob writes it and records that it is there, unless what it says has changed
+// meanwhile. bytes is what it takes.
+func (t *Tiers) putBlob(ctx context.Context, g *index.Generation, durable bool) (bytes int64, err error) {
 	if !t.blobs.begin(g) {
-		return nil // somebody else does it, or it is not wanted any more
+		return 0, nil // somebody else does it, or it is not wanted any more
 	}
 	defer t.blobs.end(g)
-	if err := t.Disk.PutBlob(ctx, index.BlobName(g), body, durable); err != nil {
-		return err
+	version := g.BlobVersion()
+	body, err := t.Index.Blob(g)
+	if err != nil || len(body) > pages.MaxBlobBytes {
+		return 0, err
 	}
-	return t.Index.SetBlob([]*index.Generation{g}, true)
+	if err := t.Disk.PutBlob(ctx, index.BlobName(g), body, durable); err != nil {
+		return int64(len(body)), err
+	}
+	return int64(len(body)), t.Index.SetBlobWritten(g, version)
 }
 
 func (t *Tiers) wholeOnDisk(g *index.Generation) (bool, error) {

@@ -2,9 +2,11 @@ package evict
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"ckptfs/index"
+	"ckptfs/pages"
 )
 
 // TestBlobOfTwoRetirements: where two retire a generation and one of them comes to
@@ -28,5 +30,30 @@ func TestBlobOfTwoRetirements(t *testing.T) {
 		s.Live.Dead(p)
 	}
 	s.Retired(g.ID)
+	s.check()
+}
+
+// TestChangedWhileItsBlobIsWritten: attributes that are set while the blob is being
+// written are in it after the next look.
+func TestChangedWhileItsBlobIsWritten(t *testing.T) {
+	s := newStore(t, 40*storePage)
+	g := s.publish(1, 8)
+	rows, err := s.rowsOf(g)
+	s.must(err)
+	s.must(s.Save(context.Background(), rows))
+	a := g.Attr()
+	a.Mode = 0o700
+	var once sync.Once
+	s.steps.hold = func(pages.Step) { once.Do(func() { s.must(s.idx.SetGenerationAttr(g, a)) }) }
+	s.sweepBlobs(context.Background(), 100)
+	s.steps.hold = nil
+	s.sweepBlobs(context.Background(), 100)
+	raw, err := s.disk.ReadBlob(index.BlobName(g))
+	s.must(err)
+	b, err := s.idx.ParseBlob(raw)
+	s.must(err)
+	if b.Attr != a || !g.HasBlob() {
+		t.Errorf("the blob says %+v, the generation is %+v (%v)", b.Attr, a, g.HasBlob())
+	}
 	s.check()
 }

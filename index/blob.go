@@ -192,6 +192,23 @@ func (x *Index) SetBlob(gs []*Generation, has bool) error {
 	})
 }
 
+// SetBlobWritten is SetBlob for a blob that was made when BlobVersion was version:
+// one that has become stale since does not count.
+func (x *Index) SetBlobWritten(g *Generation, version uint32) error {
+	has := false
+	return x.update("recording blobs", 0, func(tx *conn) error {
+		if has = g.BlobVersion() == version; !has {
+			return nil
+		}
+		_, err := tx.exec("UPDATE generations SET blob = 1 WHERE id = ?", int64(g.ID))
+		return err
+	}, func() {
+		if has {
+			g.blob.Store(true)
+		}
+	})
+}
+
 // Blobless returns at most max generations without a blob whose ids are greater
 // than after, ascending.
 func (x *Index) Blobless(after ObjectID, max int) []*Generation {
@@ -212,6 +229,7 @@ func (x *Index) StaleBlobs() uint64 { return x.staleBlobs.Load() }
 
 // blobStale is called after the commit of such a change.
 func (x *Index) blobStale(g *Generation) {
+	g.blobVersion.Add(1)
 	g.blob.Store(false)
 	x.staleBlobs.Add(1)
 }

@@ -78,6 +78,7 @@ type Generation struct {
 	used         atomic.Int64
 	retired      atomic.Bool
 	blob         atomic.Bool
+	blobVersion  atomic.Uint32
 }
 
 func (g *Generation) objectID() ObjectID { return g.ID }
@@ -105,6 +106,9 @@ func (g *Generation) Retired() bool { return g.retired.Load() }
 // HasBlob reports whether a blob of the disk tier says all that Blob would. It
 // takes no lock.
 func (g *Generation) HasBlob() bool { return g.blob.Load() }
+
+// BlobVersion counts the changes since Open that made its blob stale.
+func (g *Generation) BlobVersion() uint32 { return g.blobVersion.Load() }
 
 // setRequest shares the string with other generations of the same request.
 func (g *Generation) setRequest(s string) {
