@@ -44,7 +44,9 @@ func TestChangedWhileItsBlobIsWritten(t *testing.T) {
 	a := g.Attr()
 	a.Mode = 0o700
 	var once sync.Once
-	s.steps.hold = func(pages.Step) { once.Do(func() { s.must(s.idx.SetGenerationAttr(g, a)) }) }
+	s.steps.hold = func(pages.Step) {
+		once.Do(func() { s.must(s.idx.SetGenerationAttr(g, func(index.Attr) index.Attr { return a })) })
+	}
 	s.sweepBlobs(context.Background(), 100)
 	s.steps.hold = nil
 	s.sweepBlobs(context.Background(), 100)

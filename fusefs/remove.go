@@ -259,8 +259,9 @@ func (fs *FS) removeIdentity(i *index.Identity, op index.Op) error {
 		return err
 	}
 	_ = fs.dropPending(i) // there may be none
-	a := i.Model.Attr()
-	a.Mtime = fs.now().UnixNano()
-	_ = fs.idx.SetModelAttr(i.Model, a) // of no consequence beyond an mtime
+	_ = fs.idx.SetModelAttr(i.Model, func(a index.Attr) index.Attr {
+		a.Mtime = fs.now().UnixNano()
+		return a
+	}) // of no consequence beyond an mtime
 	return nil
 }

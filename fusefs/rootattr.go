@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // file of the state directory once they have been set.
 type rootAttr struct {
 	path string
+	mu   sync.Mutex // of who sets them
 	attr atomic.Pointer[index.Attr]
 }
 
@@ -37,13 +39,17 @@ func (r *rootAttr) Attr() index.Attr { return *r.attr.Load() }
 
 // Touch moves the root's mtime: a model came or went.
 func (r *rootAttr) Touch(ns int64) {
-	a := r.Attr()
-	a.Mtime = ns
-	_ = r.Set(a) // of no consequence beyond an mtime
+	_ = r.Set(func(a index.Attr) index.Attr {
+		a.Mtime = ns
+		return a
+	}) // of no consequence beyond an mtime
 }
 
-// Set keeps new attributes.
-func (r *rootAttr) Set(a index.Attr) error {
+// Set changes the attributes and keeps them.
+func (r *rootAttr) Set(change func(index.Attr) index.Attr) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := change(r.Attr())
 	raw, err := json.Marshal(a)
 	if err != nil {
 		return err

@@ -33,6 +33,11 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	return status(fs.log, err)
 }
 
+// changing is change for who has the attributes to change.
+func (fs *FS) changing(in *fuse.SetAttrIn) func(index.Attr) index.Attr {
+	return func(a index.Attr) index.Attr { return fs.change(in, a) }
+}
+
 // change applies what the request sets to attributes.
 func (fs *FS) change(in *fuse.SetAttrIn, a index.Attr) index.Attr {
 	if mode, ok := in.GetMode(); ok {
@@ -64,13 +69,13 @@ func (fs *FS) setAttr(n nodeID, in *fuse.SetAttrIn) error {
 		if n != nodeRoot {
 			return syscall.EPERM
 		}
-		return fs.root.Set(fs.change(in, fs.root.Attr()))
+		return fs.root.Set(fs.changing(in))
 	case kindModel:
 		m, err := fs.model(n)
 		if err != nil {
 			return err
 		}
-		if err := fs.idx.SetModelAttr(m, fs.change(in, m.Attr())); err != nil {
+		if err := fs.idx.SetModelAttr(m, fs.changing(in)); err != nil {
 			return err
 		}
 		fs.notify.attributesOf(makeNode(kindIdentify, m.ID))
@@ -80,7 +85,7 @@ func (fs *FS) setAttr(n nodeID, in *fuse.SetAttrIn) error {
 		if err != nil {
 			return err
 		}
-		if err := fs.idx.SetIdentityAttr(i, fs.change(in, i.Attr())); err != nil {
+		if err := fs.idx.SetIdentityAttr(i, fs.changing(in)); err != nil {
 			return err
 		}
 		fs.notify.attributesOf(makeNode(kindStagingDir, i.ID), makeNode(kindFind, i.ID)) // they follow
@@ -90,7 +95,7 @@ func (fs *FS) setAttr(n nodeID, in *fuse.SetAttrIn) error {
 		if err != nil {
 			return err
 		}
-		return fs.setDocAttr(i, fs.change(in, fs.docAttr(i)))
+		return fs.idx.SetDocumentAttr(i, fs.changing(in))
 	case kindPage:
 		return fs.setPageAttr(n, in)
 	}
@@ -121,11 +126,14 @@ func (fs *FS) setDraftAttr(n nodeID, d *staging.Draft, in *fuse.SetAttrIn) error
 			return err
 		}
 	}
-	a := fs.change(in, d.Attr(n.sub()))
-	if !n.isDir() {
-		a.Mode &= 0o777 // no file here is ever setuid or setgid: see CAP_HANDLE_KILLPRIV_V2
-	}
-	if err := d.SetAttr(n.sub(), a); err != nil || n.sub() != 0 {
+	err := d.SetAttr(n.sub(), func(a index.Attr) index.Attr {
+		a = fs.change(in, a)
+		if !n.isDir() {
+			a.Mode &= 0o777 // no file here is ever setuid or setgid: see CAP_HANDLE_KILLPRIV_V2
+		}
+		return a
+	})
+	if err != nil || n.sub() != 0 {
 		return err
 	}
 	fs.notify.attributesOf(draftDirs(d)...) // what lies below follows
@@ -133,13 +141,8 @@ func (fs *FS) setDraftAttr(n nodeID, d *staging.Draft, in *fuse.SetAttrIn) error
 }
 
 func (fs *FS) setGenerationAttr(n nodeID, g *index.Generation, in *fuse.SetAttrIn) error {
-	a, ok := fs.idx.SubAttr(g, n.sub())
-	if !ok || n.sub() == 0 {
-		a = g.Attr()
-	}
-	a = fs.change(in, a)
 	if n.sub() == 0 {
-		if err := fs.idx.SetGenerationAttr(g, a); err != nil {
+		if err := fs.idx.SetGenerationAttr(g, fs.changing(in)); err != nil {
 			return err
 		}
 		if c, err := fs.idx.Contents(g); err == nil {
@@ -147,10 +150,13 @@ func (fs *FS) setGenerationAttr(n nodeID, g *index.Generation, in *fuse.SetAttrI
 		}
 		return nil
 	}
-	if n.kind() == kindManifest {
-		a.Mode = 0o444
-	}
-	return fs.idx.SetSubAttr(g, n.sub(), a)
+	return fs.idx.SetSubAttr(g, n.sub(), func(a index.Attr) index.Attr {
+		a = fs.change(in, a)
+		if n.kind() == kindManifest {
+			a.Mode = 0o444
+		}
+		return a
+	})
 }
 
 // setPageAttr: owner and mtime of a page are kept; its mode is 0444 once it is
@@ -163,9 +169,11 @@ func (fs *FS) setPageAttr(n nodeID, in *fuse.SetAttrIn) error {
 	if err != nil {
 		return err
 	}
-	a := fs.change(in, p.Attr())
-	a.Mode = 0o444
-	return fs.idx.SetPageAttr(p, a)
+	return fs.idx.SetPageAttr(p, func(a index.Attr) index.Attr {
+		a = fs.change(in, a)
+		a.Mode = 0o444
+		return a
+	})
 }
 
 func (fs *FS) setStagedAttr(ref staging.PageRef, in *fuse.SetAttrIn) error {

@@ -108,8 +108,10 @@ func documentAttr(a Attr) Attr {
 func (i *Identity) DocumentAttr() Attr { return i.documentAttr.Attr() }
 
 // SetDocumentAttr changes them; a document's mode is always 0444.
-func (x *Index) SetDocumentAttr(i *Identity, a Attr) error {
+func (x *Index) SetDocumentAttr(i *Identity, change func(Attr) Attr) error {
+	var a Attr
 	return x.update("setting attributes", 0, func(tx *conn) error {
+		a = change(i.DocumentAttr())
 		_, err := tx.exec("UPDATE identities SET doc_uid = ?, doc_gid = ?, doc_mtime = ? WHERE id = ?", append(a.values()[1:], int64(i.ID))...)
 		return err
 	}, func() { i.documentAttr.set(documentAttr(a)) })

@@ -47,7 +47,7 @@ func (x *Index) Recover(b *Blob, onDisk func(pages.Key) (int64, error)) (g *Gene
 		return g, 0, err
 	}
 	attr.Mtime = max(attr.Mtime, b.Published)
-	if err = x.SetIdentityAttr(p.Identity, attr); err != nil {
+	if err = x.SetIdentityAttr(p.Identity, func(Attr) Attr { return attr }); err != nil {
 		return g, 0, err
 	}
 	if b.State == Current && b.SupersededBy == 0 {
@@ -120,10 +120,10 @@ func (x *Index) recoverIdentity(b *Blob) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := x.SetModelAttr(m, mtime); err != nil {
+	if err := x.SetModelAttr(m, func(Attr) Attr { return mtime }); err != nil {
 		return nil, err
 	}
-	return i, x.SetDocumentAttr(i, b.DocumentAttr)
+	return i, x.SetDocumentAttr(i, func(Attr) Attr { return b.DocumentAttr })
 }
 
 // freeID is the wanted id if no object has it, else another one. No id up to it

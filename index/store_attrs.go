@@ -47,42 +47,48 @@ func attrOf(row []driver.Value) Attr {
 	}
 }
 
+// The functions that change attributes give what is there to change, with the
+// writer's lock held, and take what it returns: two changes at once are both made.
+// It must not use the index.
+
 // SetModelAttr changes the attributes of a model.
-func (x *Index) SetModelAttr(m *Model, a Attr) error {
+func (x *Index) SetModelAttr(m *Model, change func(Attr) Attr) error {
 	return x.setAttr("UPDATE models SET mode = ?, uid = ?, gid = ?, mtime = ? WHERE id = ?",
-		uint64(m.ID), a, func() { m.set(a) })
+		uint64(m.ID), &m.attrCell, change, m.set)
 }
 
 // SetIdentityAttr changes the attributes of an identity.
-func (x *Index) SetIdentityAttr(i *Identity, a Attr) error {
+func (x *Index) SetIdentityAttr(i *Identity, change func(Attr) Attr) error {
 	return x.setAttr("UPDATE identities SET mode = ?, uid = ?, gid = ?, mtime = ? WHERE id = ?",
-		uint64(i.ID), a, func() { i.set(a) })
+		uint64(i.ID), &i.attrCell, change, i.set)
 }
 
 // SetGenerationAttr changes the attributes of a generation's directory.
-func (x *Index) SetGenerationAttr(g *Generation, a Attr) error {
+func (x *Index) SetGenerationAttr(g *Generation, change func(Attr) Attr) error {
 	return x.setAttr("UPDATE generations SET mode = ?, uid = ?, gid = ?, mtime = ?, blob = 0 WHERE id = ?",
-		uint64(g.ID), a, func() {
+		uint64(g.ID), &g.attrCell, change, func(a Attr) {
 			g.set(a)
 			x.blobStale(g)
 		})
 }
 
 // SetPageAttr changes the attributes of a page, in all its generations.
-func (x *Index) SetPageAttr(p *Page, a Attr) error {
+func (x *Index) SetPageAttr(p *Page, change func(Attr) Attr) error {
 	return x.setAttr("UPDATE pages SET mode = ?, uid = ?, gid = ?, mtime = ? WHERE id = ?",
-		uint64(p.ID), a, func() { x.pages.setAttr(p.ID, a) })
+		uint64(p.ID), &p.attrCell, change, func(a Attr) { x.pages.setAttr(p.ID, a) })
 }
 
 // setAttr is ErrNotExist if the object is not there any more.
-func (x *Index) setAttr(text string, id uint64, a Attr, apply func()) error {
+func (x *Index) setAttr(text string, id uint64, now *attrCell, change func(Attr) Attr, apply func(Attr)) error {
+	var a Attr
 	return x.update("setting attributes", 0, func(tx *conn) error {
+		a = change(now.Attr())
 		n, err := tx.exec(text, append(a.values(), int64(id))...)
 		if err == nil && n == 0 {
 			return fmt.Errorf("object %d: %w", id, ErrNotExist)
 		}
 		return err
-	}, apply)
+	}, func() { apply(a) })
 }
 
 // SubAttr is the attributes of something below a generation that has no row

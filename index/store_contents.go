@@ -65,9 +65,9 @@ func (x *Index) SubAttr(g *Generation, sub uint64) (Attr, bool) {
 	return c.attrs[at].Attr, true
 }
 
-// SetSubAttr sets the attributes of something below a generation.
-// ErrNotExist if the generation has been retired.
-func (x *Index) SetSubAttr(g *Generation, sub uint64, a Attr) error {
+// SetSubAttr changes the attributes of something below a generation; where none
+// were set, the generation's. ErrNotExist if the generation has been retired.
+func (x *Index) SetSubAttr(g *Generation, sub uint64, change func(Attr) Attr) error {
 	return x.update("setting attributes", 0, func(tx *conn) error {
 		row, err := readContents(tx, g.ID)
 		if err != nil {
@@ -78,9 +78,9 @@ func (x *Index) SetSubAttr(g *Generation, sub uint64, a Attr) error {
 			return err
 		}
 		if at, ok := findSubAttr(attrs, sub); ok {
-			attrs[at].Attr = a
+			attrs[at].Attr = change(attrs[at].Attr)
 		} else {
-			attrs = slices.Insert(attrs, at, SubAttr{sub, a})
+			attrs = slices.Insert(attrs, at, SubAttr{sub, change(g.Attr())})
 		}
 		if _, err := tx.exec("UPDATE contents SET attrs = ? WHERE generation = ?", encodeSubAttrs(attrs), int64(g.ID)); err != nil {
 			return err

@@ -340,11 +340,12 @@ func TestStoreIsWhatTheModelSays(t *testing.T) {
 			"attributes": func(rt *rapid.T) {
 				g, w := m.any(rt)
 				a := Attr{Mode: rapid.Uint32Range(0, 0o7777).Draw(rt, "mode"), UID: rapid.Uint32().Draw(rt, "uid"), GID: 3, Mtime: rapid.Int64().Draw(rt, "mtime")}
+				set := func(Attr) Attr { return a }
 				p, err := m.x.Page(w.pages[0])
 				if err != nil {
 					rt.Fatal(err)
 				}
-				if err := errors.Join(m.x.SetGenerationAttr(g, a), m.x.SetSubAttr(g, 4, a), m.x.SetPageAttr(p, a), m.x.SetIdentityAttr(g.Identity, a)); err != nil {
+				if err := errors.Join(m.x.SetGenerationAttr(g, set), m.x.SetSubAttr(g, 4, set), m.x.SetPageAttr(p, set), m.x.SetIdentityAttr(g.Identity, set)); err != nil {
 					rt.Fatal(err)
 				}
 				w.attr, w.sub[4], m.attrs[p.ID], m.identities[w.identity] = a, a, a, a

@@ -109,9 +109,11 @@ func TestRowsReadBeforeACommit(t *testing.T) {
 	i := newIdentity(t, x, "")
 	g := publish(t, x, i, draft{tokens: repeated(600, 0)})
 	id := must(x.Contents(g)).Pages[0]
+	other := &Page{ID: id} // not the cache's
+	other.set(Attr{})
 	changes := map[string]func(){
 		"links":      func() { publish(t, x, i, draft{tokens: repeated(700, 0)}) },
-		"attributes": func() { must(0, x.SetPageAttr(&Page{ID: id}, Attr{UID: 3})) },
+		"attributes": func() { must(0, x.SetPageAttr(other, func(Attr) Attr { return Attr{UID: 3} })) },
 		"retired":    func() { must(x.Retire(i.Generations(g.ID, 9), "for a test", 1, 0, nil)) },
 		"dropped":    func() { must(x.Retire([]*Generation{g}, "for a test", 1, 0, nil)) },
 	}

@@ -314,7 +314,7 @@ func TestPageIsOnePointer(t *testing.T) {
 	if again := must(x.Page(ids[0])); again != held {
 		t.Error("a second pointer to a page that is held")
 	}
-	if err := x.SetPageAttr(held, Attr{Mode: 0o444, UID: 42, Mtime: 43}); err != nil {
+	if err := x.SetPageAttr(held, func(Attr) Attr { return Attr{Mode: 0o444, UID: 42, Mtime: 43} }); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, x, i, draft{tokens: repeated(400, 0)})
@@ -362,7 +362,7 @@ func TestSubAttrs(t *testing.T) {
 	x := openStore(t, path)
 	g := publish(t, x, newIdentity(t, x, ""), draft{tokens: repeated(30, 0)})
 	set := Attr{Mode: 0o711, UID: 1, GID: 2, Mtime: 12345}
-	if err := x.SetSubAttr(g, 5, set); err != nil {
+	if err := x.SetSubAttr(g, 5, func(Attr) Attr { return set }); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

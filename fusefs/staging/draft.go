@@ -196,19 +196,24 @@ func (d *Draft) idleSinceLocked() time.Time {
 func (d *Draft) Attr(sub uint64) index.Attr {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.attrLocked(sub)
+}
+
+func (d *Draft) attrLocked(sub uint64) index.Attr {
 	if a, ok := d.mu.sub[sub]; ok {
 		return a
 	}
 	return d.mu.attr
 }
 
-// SetAttr keeps attributes.
-func (d *Draft) SetAttr(sub uint64, a index.Attr) error {
+// SetAttr changes attributes and keeps them.
+func (d *Draft) SetAttr(sub uint64, change func(index.Attr) index.Attr) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.usableLocked(); err != nil {
 		return err
 	}
+	a := change(d.attrLocked(sub))
 	if err := d.journal.append(record{Do: doAttr, Sub: sub, Attr: &a}); err != nil {
 		return err
 	}

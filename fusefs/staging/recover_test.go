@@ -65,7 +65,9 @@ func TestKilledAfterEveryStep(t *testing.T) {
 			return d.RenameScratch(t.Context(), att, ".tmp", att, "00000000", false, b.nextOp())
 		},
 		func(d *Draft) error { d.setError("a reason"); return nil },
-		func(d *Draft) error { return d.SetAttr(7, index.Attr{Mode: 0o751, UID: 3, Mtime: 5}) },
+		func(d *Draft) error {
+			return d.SetAttr(7, func(index.Attr) index.Attr { return index.Attr{Mode: 0o751, UID: 3, Mtime: 5} })
+		},
 		func(d *Draft) error { return d.Hide(EntryPlan, b.nextOp()) },
 	}
 	d, err := b.Create(b.ident, "x", index.Attr{Mode: 0o755}, b.nextOp())

@@ -57,7 +57,7 @@ func (b *bench) commitTime() (time.Duration, error) {
 	var all []float64
 	for i := range 100 {
 		began := time.Now()
-		if err := x.SetModelAttr(m, index.Attr{Mode: 0o755, Mtime: int64(i)}); err != nil {
+		if err := x.SetModelAttr(m, func(index.Attr) index.Attr { return index.Attr{Mode: 0o755, Mtime: int64(i)} }); err != nil {
 			return 0, err
 		}
 		all = append(all, time.Since(began).Seconds())
