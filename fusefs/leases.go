@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"ckptfs/fusefs/staging"
 	"ckptfs/index"
@@ -82,11 +83,12 @@ func (l *leases) all() []index.ObjectID {
 	return ids
 }
 
-// handleLease is what an open handle holds.
+// handleLease is what an open handle holds. Only the staging is looked at by
+// others than who opens and releases it.
 type handleLease struct {
-	gen   index.ObjectID // a generation, 0 none
-	page  pages.ID       // a page, 0 none
-	draft *staging.Draft // a staging, nil none
+	gen   index.ObjectID                // a generation, 0 none
+	page  pages.ID                      // a page, 0 none
+	draft atomic.Pointer[staging.Draft] // a staging, nil none
 }
 
 // lease takes for a handle what its node stands for. False if the node is gone.
@@ -100,7 +102,7 @@ func (fs *FS) lease(h *handle, pageBytes int64) bool {
 		h.lease.page = n.page()
 		if d, ok := fs.stage.Maker(n.page()); ok {
 			d.Hold()
-			h.lease.draft = d
+			h.lease.draft.Store(d)
 			if h.writes() {
 				d.Writes(h.rec.pid, n.page())
 			}
@@ -109,7 +111,7 @@ func (fs *FS) lease(h *handle, pageBytes int64) bool {
 		d, draft := fs.stage.ByID(n.generation())
 		if draft {
 			d.Hold()
-			h.lease.draft = d
+			h.lease.draft.Store(d)
 		}
 		// A staging's id becomes its generation's, and so does its lease.
 		if n.isDir() {
@@ -128,16 +130,16 @@ func (fs *FS) unlease(h *handle) {
 	if h.lease.page != 0 {
 		fs.live.Close(h.lease.page)
 	}
-	if h.lease.draft != nil {
+	if d := h.lease.draft.Swap(nil); d != nil {
 		if h.lease.page != 0 && h.writes() {
-			h.lease.draft.Written(h.rec.pid, h.lease.page)
+			d.Written(h.rec.pid, h.lease.page)
 		}
-		h.lease.draft.Unhold()
+		d.Unhold()
 	}
 	if h.lease.gen != 0 {
 		fs.leases.drop(h.lease.gen)
 	}
-	h.lease = handleLease{}
+	h.lease.gen, h.lease.page = 0, 0
 }
 
 // leaseFound makes a .find handle hold the generation, in place of what it held.

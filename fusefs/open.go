@@ -347,7 +347,7 @@ func (fs *FS) adoptPageHandle(h *handle, id pages.ID) {
 	}
 	if d, ok := fs.stage.Maker(id); ok {
 		d.Hold()
-		h.lease.draft = d
+		h.lease.draft.Store(d)
 		if h.writes() {
 			d.Writes(h.rec.pid, id)
 		}

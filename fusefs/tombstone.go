@@ -52,8 +52,9 @@ func (fs *FS) bury(d *staging.Draft, name string, g *index.Generation, pid uint3
 	tids := map[uint32]bool{}
 	workers := d.Workers()
 	fs.handles.each(func(h *handle) {
-		if h.lease.draft == d {
-			workers = append(workers, h.rec.pid)
+		tid := h.rec.pid // first: the record is another handle's once this one is released
+		if h.lease.draft.Load() == d {
+			workers = append(workers, tid)
 		}
 	})
 	for _, tid := range workers {

@@ -3,10 +3,13 @@ package fusefs
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"ckptfs/fusefs/staging"
 )
 
 // TestTombstonesGo: a name that is used for one staging after the other has one
@@ -37,4 +40,26 @@ func TestTombstonesGo(t *testing.T) {
 	if n := count(); n != 0 {
 		t.Errorf("%d tombstones after the removal", n)
 	}
+}
+
+// TestBuriedBesideAClose: who has the staging open may close it while it is
+// published; for the race detector.
+func TestBuriedBesideAClose(t *testing.T) {
+	k := &rawClient{t: t, fs: quietFS(t)}
+	g := k.fs.idx.GenerationByID(k.publish(1)[0].generation())
+	d := testDraft(t, k.fs, "other", 1, 7)
+	var open []uint64
+	for range 100 {
+		in, out := fuse.OpenIn{InHeader: fuse.InHeader{NodeId: uint64(placeNode(d.ID, staging.Place{}))}}, fuse.OpenOut{}
+		k.must(k.fs.OpenDir(nil, &in, &out))
+		open = append(open, out.Fh)
+	}
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		for _, fh := range open {
+			k.fs.ReleaseDir(&fuse.ReleaseIn{Fh: fh})
+		}
+	})
+	k.fs.bury(d, "other", g, 1)
+	closing.Wait()
 }
