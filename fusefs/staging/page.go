@@ -88,7 +88,9 @@ func (m *Manager) inspect(p *stagedPage) (pageState, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return pageGone, nil
-	case errors.Is(err, pages.ErrNoLeases): // the handles are all there is to ask
+	case errors.Is(err, pages.ErrNoLeases):
+		// The handles are all there is to ask, and one may have come since.
+		writing = writing || m.writers.Writing(p.ID)
 	case err != nil:
 		return 0, err
 	}
@@ -105,7 +107,8 @@ func (m *Manager) inspect(p *stagedPage) (pageState, error) {
 }
 
 // sealing keeps pages from being sealed by one size and given another. Files are
-// looked at under it, but nothing is waited for.
+// looked at under it, but nothing is waited for, except a handle on its way out
+// where the system gives no leases.
 type sealing [64]sync.Mutex
 
 func (s *sealing) of(id pages.ID) *sync.Mutex { return &s[uint64(id)%uint64(len(s))] }
