@@ -211,7 +211,7 @@ func (t *Tiers) sweepBlobs(ctx context.Context, max int) {
 		}
 		if _, err := t.saveBlob(ctx, g, false); err != nil && !errors.Is(err, index.ErrNotExist) {
 			failed = true
-			t.blobFailed(g, err)
+			t.blobFailed(ctx, g, err)
 			if isFull(err) {
 				break // the others will not fare better
 			}
@@ -231,7 +231,11 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-func (t *Tiers) blobFailed(g *index.Generation, err error) {
+// blobFailed tells of it, once, unless the end of ctx is all that has happened.
+func (t *Tiers) blobFailed(ctx context.Context, g *index.Generation, err error) {
+	if errors.Is(err, ctx.Err()) {
+		return
+	}
 	t.blobs.mu.Lock()
 	told := t.blobs.failed
 	t.blobs.failed = true
@@ -249,7 +253,7 @@ func (t *Tiers) saveBlobs(ctx context.Context) {
 			return errEnough
 		}
 		if _, err := t.saveBlob(ctx, g, false); err != nil && !errors.Is(err, index.ErrNotExist) {
-			t.blobFailed(g, err)
+			t.blobFailed(ctx, g, err)
 			if isFull(err) {
 				return errEnough
 			}

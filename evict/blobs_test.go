@@ -1,7 +1,9 @@
 package evict
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 
@@ -56,6 +58,29 @@ func TestChangedWhileItsBlobIsWritten(t *testing.T) {
 	s.must(err)
 	if b.Attr != a || !g.HasBlob() {
 		t.Errorf("the blob says %+v, the generation is %+v (%v)", b.Attr, a, g.HasBlob())
+	}
+	s.check()
+}
+
+// TestBlobOfAStop: a stop while a blob is being written is no failure of it.
+func TestBlobOfAStop(t *testing.T) {
+	s := newStore(t, 40*storePage)
+	g := s.publish(1, 8)
+	rows, err := s.rowsOf(g)
+	s.must(err)
+	s.must(s.Save(context.Background(), rows))
+	var said bytes.Buffer
+	s.Log = slog.New(slog.NewTextHandler(&said, nil))
+	ctx, stop := context.WithCancel(context.Background())
+	s.steps.hold = func(pages.Step) { stop() }
+	s.sweepBlobs(ctx, 100)
+	s.steps.hold = nil
+	if g.HasBlob() || said.Len() > 0 {
+		t.Errorf("blob %v, said %q", g.HasBlob(), said.String())
+	}
+	s.sweepBlobs(context.Background(), 100)
+	if !g.HasBlob() {
+		t.Error("it is not tried again")
 	}
 	s.check()
 }
