@@ -42,6 +42,7 @@ type livePage struct {
 	refs   int   // stagings that write or link it
 	opens  int   // open handles
 	state  liveState
+	linked bool        // of a dying page: a generation has got it after all
 	row    *index.Page // of a dead page that had one
 }
 
@@ -191,7 +192,7 @@ func (l *Live) Unref(id pages.ID) (last, dropRow bool) {
 		case stateStaged:
 			p.state = stateDead
 		case stateUnlinked:
-			p.state = stateDying
+			p.state, p.linked = stateDying, false
 			dropRow = true
 		}
 	}
@@ -223,13 +224,17 @@ func (l *Live) removeStorage(id pages.ID, charge int64, _ *index.Page) {
 // Publish says that a generation has the page from now on: one that a staging has
 // made, or one that only stagings have kept. A publication says so before anything
 // else can be committed, so that it and Keep come in the order of their
-// transactions. A page that is dying stays so until its caller has seen that its row
-// could not be deleted.
+// transactions. A page that is dying can be opened then, but not linked, until its
+// caller has seen that its row could not be deleted.
 func (l *Live) Publish(id pages.ID) {
 	s := l.shard(id)
 	s.Lock()
-	if p := s.pages[id]; p != nil && p.state <= stateUnlinked {
+	switch p := s.pages[id]; {
+	case p == nil:
+	case p.state <= stateUnlinked:
 		p.state = statePublished
+	case p.state == stateDying:
+		p.linked = true
 	}
 	s.Unlock()
 }
@@ -246,7 +251,7 @@ func (l *Live) Keep(id pages.ID) bool {
 		p.state = stateUnlinked
 		return true
 	}
-	p.state = stateDying
+	p.state, p.linked = stateDying, false
 	return false
 }
 
@@ -272,18 +277,18 @@ func (l *Live) Dead(row *index.Page) {
 	s.Lock()
 	p := s.get(row.ID, row.Bytes)
 	p.charge = Charge(row.Bytes)
-	p.state = stateDead
+	p.state, p.linked = stateDead, false
 	p.row = row
 	s.settle(l, row.ID, p)
 }
 
-// Open counts a handle on the page. False if the page is dead and closed.
+// Open counts a handle on the page. False if the page is dying or dead, and closed.
 func (l *Live) Open(id pages.ID, pageBytes int64) bool {
 	s := l.shard(id)
 	s.Lock()
 	defer s.Unlock()
 	p := s.get(id, pageBytes)
-	if p.state >= stateDying && p.opens == 0 {
+	if p.state >= stateDying && !p.linked && p.opens == 0 {
 		return false
 	}
 	p.opens++

@@ -1,6 +1,8 @@
 package staging
 
 import (
+	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -233,4 +235,45 @@ func TestHeldWhileItIsReaped(t *testing.T) {
 		t.Error("it was not discarded after its timeout")
 	}
 	b.usage(0, 0)
+}
+
+// TestPublishedWhileItIsLetGo: a page that the last staging lets go, and a new
+// generation has in this instant, can be opened.
+func TestPublishedWhileItIsLetGo(t *testing.T) {
+	b := newBench(t)
+	x, y := b.stage("x", 1, 8), b.stage("y", 1, 8)
+	slots := b.missing(y)
+	for _, s := range slots {
+		b.must(b.writePage(y, s, 1)) // no others link them yet
+	}
+	b.fill(x)
+	first := b.publish(x)
+	b.missing(b.stage("z", 1, 8)) // it links those of the generation
+	b.must(b.Retire([]*index.Generation{first}, "gone", 0))
+	kept, err := b.idx.UnlinkedPages()
+	b.must(err)
+	if len(kept) != len(slots) {
+		t.Fatalf("%d of %d pages are kept by the staging", len(kept), len(slots))
+	}
+	for _, ref := range y.pageRefs() {
+		b.must(os.Truncate(b.ram.Path(ref.ID), pageBytes))
+	}
+	for _, id := range kept {
+		if _, drop := b.Live.Unref(id); !drop { // as when z is discarded
+			t.Fatalf("page %d stays", id)
+		}
+	}
+	g := b.publish(y)
+	ids, err := b.idx.PageIDs(g)
+	b.must(err)
+	for _, id := range ids {
+		if !slices.Contains(kept, id) {
+			t.Errorf("page %d is another one than what was there", id)
+		}
+		if !b.Live.Open(id, pageBytes) {
+			t.Errorf("page %d of the new generation cannot be opened", id)
+		} else {
+			b.Live.Close(id)
+		}
+	}
 }
