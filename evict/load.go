@@ -54,7 +54,16 @@ func (t *Tiers) Bring(ctx context.Context, p *index.Page) (inRAM bool, err error
 		}
 		l, mine := t.loads.join(p.ID)
 		if mine {
-			l.inRAM, l.err = t.load(ctx, p, t.LoadWait)
+			// The row first, as in bringOne. It may have gone before the page was open.
+			rows, err := t.Index.Pages([]pages.ID{p.ID})
+			switch {
+			case err != nil:
+				l.err = err
+			case rows[0] == nil:
+				l.err = syscall.ENOENT
+			default:
+				l.inRAM, l.err = t.load(ctx, p, t.LoadWait)
+			}
 			t.endLoad(p, l)
 		}
 		<-l.done

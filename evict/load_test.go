@@ -145,3 +145,32 @@ func TestDeletedWhileOpened(t *testing.T) {
 	}
 	s.check()
 }
+
+// TestOpenedWhileItIsDeleted: a page that is opened when its row and its bytes in
+// RAM have gone, but not yet its object, leaves nothing behind.
+func TestOpenedWhileItIsDeleted(t *testing.T) {
+	s := newStore(t, 100*storePage)
+	g := s.publish(1, 4)
+	s.Flush(context.Background())
+	s.MakeRoom(context.Background(), 100*storePage)
+	rows, err := s.rowsOf(g)
+	s.must(err)
+	s.Live.removed = func(id pages.ID, charge int64, row *index.Page) { // as forget does
+		s.forgetRAM(id, charge, false)
+		if s.Live.Open(id, row.Bytes) {
+			s.Live.removed = s.forget
+			if _, err := s.Bring(context.Background(), row); !errors.Is(err, syscall.ENOENT) {
+				t.Errorf("opening it gave %v", err)
+			}
+			s.Live.Close(id)
+		}
+		s.removeObject(row.Key)
+	}
+	s.must(s.retire([]*index.Generation{g}, "a test"))
+	for _, p := range rows {
+		if s.hasFile(p.ID) {
+			t.Errorf("page %d is left in RAM", p.ID)
+		}
+	}
+	s.check()
+}
