@@ -83,7 +83,7 @@ func (t *Tiers) Retiring(gs []*index.Generation) (done func()) {
 		b.mu.Unlock()
 		if wait != nil {
 			<-wait
-		} else if !g.HasBlob() {
+		} else if !g.HasBlob() && g.BlobVersion() == 0 { // else one that has become stale may be there
 			continue
 		}
 		if err := t.Disk.RemoveBlob(index.BlobName(g)); err != nil {

@@ -3,6 +3,7 @@ package evict
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -81,6 +82,23 @@ func TestBlobOfAStop(t *testing.T) {
 	s.sweepBlobs(context.Background(), 100)
 	if !g.HasBlob() {
 		t.Error("it is not tried again")
+	}
+	s.check()
+}
+
+// TestRetiredWithAStaleBlob: a generation whose attributes were set, and that is
+// retired before its blob is written again, leaves none.
+func TestRetiredWithAStaleBlob(t *testing.T) {
+	s := newStore(t, 40*storePage)
+	g := s.publish(1, 8)
+	s.Flush(context.Background())
+	if !g.HasBlob() {
+		t.Fatal("no blob")
+	}
+	s.must(s.idx.SetGenerationAttr(g, func(a index.Attr) index.Attr { a.Mode = 0o700; return a }))
+	s.must(s.retire([]*index.Generation{g}, "a test"))
+	if _, err := s.disk.ReadBlob(index.BlobName(g)); !errors.Is(err, pages.ErrAbsent) {
+		t.Errorf("the blob of what is retired: %v", err)
 	}
 	s.check()
 }
