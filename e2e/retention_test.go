@@ -71,8 +71,11 @@ func (m *mount) awaitRest(t testing.TB) {
 
 // wholeStatus is what the tests of retention and deletion want of status.json.
 type wholeStatus struct {
-	AtRest   bool             `json:"at_rest"`
-	Removing int              `json:"removing"`
+	AtRest   bool `json:"at_rest"`
+	Removing int  `json:"removing"`
+	RAM      struct {
+		UsedBytes int64 `json:"used_bytes"`
+	} `json:"ram"`
 	Counters map[string]int64 `json:"counters"`
 }
 

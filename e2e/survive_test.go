@@ -5,7 +5,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -225,4 +228,42 @@ func TestDaemonHangs(t *testing.T) {
 	publish(t, ident, smallGeneration(gens[0].ID, conversation(100, 300)))
 	must(t, m.servedByOther(old.PID))
 	kept.finish()
+}
+
+// TestKilledWhilePagesAreOpened: whatever the daemon was about to tell the kernel of pages that are opened and closed,
+// nothing keeps their memory when they have been removed.
+func TestKilledWhilePagesAreOpened(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		ident, gens := removalSetup(t, m, 1)
+		dir := filepath.Join(ident, gens[0].name())
+		var stop atomic.Bool
+		var wg sync.WaitGroup
+		for first := range 3 {
+			wg.Go(func() {
+				pages := gens[0].pages()
+				for i := first; !stop.Load(); i++ {
+					f, err := os.Open(filepath.Join(dir, pages[i%len(pages)].path))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					f.Close()
+				}
+			})
+		}
+		for range 2 * kills {
+			time.Sleep(time.Duration(rand.IntN(20_000)) * time.Microsecond)
+			must(t, m.servedByOther(m.killDaemon()))
+		}
+		stop.Store(true)
+		wg.Wait()
+		must(t, os.RemoveAll(dir))
+		eventually(t, "the RAM tier is empty", func() error {
+			if used := m.whole(t).RAM.UsedBytes; used != 0 {
+				return fmt.Errorf("%d bytes are used", used)
+			}
+			return nil
+		})
+	})
 }
