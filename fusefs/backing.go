@@ -67,6 +67,10 @@ func (b *backingIDs) set(on bool) {
 		b.off = "switched off by --passthrough"
 	case !on:
 		b.off = "the kernel or the privilege is missing"
+	case !b.fs.ram.Leases():
+		// Who writes past the daemon is seen by them alone.
+		b.off = "there are no file leases (fs.leases-enable, CAP_LEASE)"
+		b.fs.log.Warn("page I/O goes through the daemon", "reason", b.off)
 	default:
 		b.off = ""
 	}

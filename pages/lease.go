@@ -3,6 +3,7 @@ package pages
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,6 +11,21 @@ import (
 // ErrNoLeases says that this system gives no file leases (fs.leases-enable is
 // 0, or neither owner nor CAP_LEASE), so writers cannot be found this way.
 var ErrNoLeases = errors.New("file leases are not to be had")
+
+// Leases reports whether file leases are to be had, of files of any owner. True
+// where that can't be told.
+func (r *RAM) Leases() bool {
+	fd, err := retryEINTRInt(func() (int, error) {
+		return unix.Openat(r.pfd, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	})
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	_ = unix.Fchown(fd, os.Geteuid()+1, -1) // where nobody can give files away all are the daemon's own
+	_, err = retryEINTRInt(func() (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK) })
+	return err == nil || err == unix.EAGAIN // this descriptor is a writer
+}
 
 // HasWriter reports whether anybody still has the page open for writing or
 // mapped writable, a mapping that outlived its descriptor included. It asks for

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,34 @@ func leaseTestRAM(t testing.TB) *RAM {
 		t.Skip(err)
 	}
 	return r
+}
+
+// TestLeases: without the capability there are leases of one's own files only.
+func TestLeases(t *testing.T) {
+	r := leaseTestRAM(t)
+	if !r.Leases() {
+		t.Error("leases are there and not found")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can do without the capability")
+	}
+	got := make(chan bool)
+	go func() {
+		runtime.LockOSThread() // it ends with the goroutine
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var caps [2]unix.CapUserData
+		if err := unix.Capget(&hdr, &caps[0]); err != nil {
+			t.Error(err)
+		}
+		caps[0].Effective &^= 1 << unix.CAP_LEASE
+		if err := unix.Capset(&hdr, &caps[0]); err != nil {
+			t.Error(err)
+		}
+		got <- r.Leases()
+	}()
+	if <-got {
+		t.Error("leases are found without the capability")
+	}
 }
 
 func TestHasWriterSeesDescriptors(t *testing.T) {
