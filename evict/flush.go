@@ -44,8 +44,7 @@ func (t *Tiers) Flush(ctx context.Context) Flushed {
 			t.writeBack(ctx, batch, storing{room: true, again: true, on: on, count: &t.Counts.WrittenFlush})
 			if t.Now().Sub(lastTold) >= 2*time.Second {
 				lastTold = t.Now()
-				left := len(t.res.dirty())
-				t.Log.Info("writing RAM to disk", "pages_left", left, "pages", len(es))
+				t.Log.Info("writing RAM to disk", "pages_left", len(t.res.dirty()), "pages", len(es))
 			}
 		}
 		t.awaitWritten(ctx, left)

@@ -100,7 +100,7 @@ type FS struct {
 	unpublishing sync.Mutex // one generation is turned into a draft at a time
 	bounding     sync.Mutex // one look for generations to retire at a time
 	closed       closedWriters
-	takingUp     takingUp
+	takingUp     pages.Turns // who opens a page that is there for writing: one at a time looks at it and takes a handle
 
 	reconciled chan struct{} // closed when what no start waits for is done
 	flushes    chan struct{} // see flushSoon

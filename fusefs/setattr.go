@@ -242,9 +242,8 @@ func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	if !ok || h.node.kind() != kindPage {
 		return fuse.EBADF
 	}
-	ref, staged := fs.stage.StagedPage(h.node.page())
-	if err := fs.mayTruncate(ref, staged); err != nil {
-		return status(fs.log, err)
+	if ref, _ := fs.stage.StagedPage(h.node.page()); ref.Final() {
+		return fuse.EROFS
 	}
 	f, err := fs.ram.OpenRW(h.node.page())
 	if err != nil {

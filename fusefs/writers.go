@@ -9,7 +9,6 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"ckptfs/fusefs/staging"
 	"ckptfs/pages"
 )
 
@@ -119,23 +118,17 @@ func (fs *FS) openWriter(in *fuse.InHeader, n nodeID, flags uint32, staged bool)
 	}
 }
 
-// takingUp is for who opens a page for writing that is there, see openWriter: one at
-// a time looks at it and takes a handle.
-type takingUp [64]sync.Mutex
-
-func (t *takingUp) of(n nodeID) *sync.Mutex { return &t[uint64(n.page())%uint64(len(t))] }
-
 // errOldWriter says that a page has another writer's handle, but no writer.
 var errOldWriter = errors.New("the handle of another writer")
 
 func (fs *FS) takeUp(in *fuse.InHeader, n nodeID, flags uint32) (*handle, error) {
-	turn := fs.takingUp.of(n)
+	turn := fs.takingUp.Of(n.page())
 	turn.Lock()
 	defer turn.Unlock()
 	// A scratch file may have got its position since it was looked at.
-	ref, staged := fs.stage.StagedPage(n.page())
+	ref, _ := fs.stage.StagedPage(n.page())
 	switch {
-	case !staged || ref.Sealed() && !ref.Scratch():
+	case ref.Final():
 		return nil, syscall.EROFS
 	case ref.Scratch():
 	case fs.writerOnItsWay(n):
@@ -183,7 +176,7 @@ func (fs *FS) truncatePage(n nodeID, size int64, open bool) error {
 	if open {
 		return fs.stage.Truncate(n.page(), size)
 	}
-	turn := fs.takingUp.of(n)
+	turn := fs.takingUp.Of(n.page())
 	for deadline := time.Now().Add(closeWait); ; time.Sleep(writerPause) {
 		turn.Lock()
 		if !fs.writerOnItsWay(n) || time.Now().After(deadline) {
@@ -192,12 +185,4 @@ func (fs *FS) truncatePage(n nodeID, size int64, open bool) error {
 		}
 		turn.Unlock()
 	}
-}
-
-// mayTruncate refuses to change the size of what is complete or published.
-func (fs *FS) mayTruncate(ref staging.PageRef, staged bool) error {
-	if !staged || ref.Sealed() && !ref.Scratch() {
-		return syscall.EROFS
-	}
-	return nil
 }

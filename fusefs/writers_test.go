@@ -36,7 +36,7 @@ func TestOpenedAsScratch(t *testing.T) {
 	group := placeNode(d.ID, staging.Place{Level: staging.LevelGroup})
 	n, fh := k.create(group, ".x", 4096)
 	k.close(fh)
-	k.fs.takingUp.of(n).Lock() // whoever is there before
+	k.fs.takingUp.Of(n.page()).Lock() // whoever is there before
 	opened := make(chan fuse.Status)
 	go func() {
 		in := fuse.OpenIn{InHeader: fuse.InHeader{NodeId: uint64(n)}, Flags: syscall.O_WRONLY | syscall.O_TRUNC}
@@ -45,7 +45,7 @@ func TestOpenedAsScratch(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	k.must(k.fs.Rename(nil, &fuse.RenameIn{InHeader: fuse.InHeader{NodeId: uint64(group)}, Newdir: uint64(group)}, ".x", "00000000"))
 	k.must(k.fs.Rename(nil, &fuse.RenameIn{InHeader: fuse.InHeader{NodeId: uint64(makeNode(kindStagingDir, d.Identity.ID))}, Newdir: uint64(makeNode(kindIdentity, d.Identity.ID))}, "s", planName(t, d)))
-	k.fs.takingUp.of(n).Unlock()
+	k.fs.takingUp.Of(n.page()).Unlock()
 	if s := <-opened; s != fuse.EROFS {
 		t.Errorf("opened for writing: %v", s)
 	}

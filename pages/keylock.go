@@ -37,3 +37,10 @@ func (k *keyLocks) lock(key Key) (unlock func()) {
 		}
 	}
 }
+
+// Turns has who works on the same page come one at a time. Now and then somebody
+// waits for another page.
+type Turns [64]sync.Mutex
+
+// Of is the page's lock.
+func (t *Turns) Of(id ID) *sync.Mutex { return &t[uint64(id)%uint64(len(t))] }

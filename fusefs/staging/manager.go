@@ -80,7 +80,10 @@ type Manager struct {
 	dir     string
 	writers Writers
 	quotas  quotas
-	sealing sealing
+	// sealing keeps pages from being sealed by one size and given another. Files are
+	// looked at under it, but nothing is waited for, except a handle on its way out
+	// where the system gives no leases.
+	sealing pages.Turns
 	// unsettled is a page that Settle is to look at once more; 0: none.
 	unsettled atomic.Uint64
 	done      map[index.Op]bool // operations that the journals say were done

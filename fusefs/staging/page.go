@@ -3,7 +3,6 @@ package staging
 import (
 	"errors"
 	"io/fs"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -50,6 +49,10 @@ func (r PageRef) Scratch() bool { return r.staged != nil && r.staged.Bytes == 0 
 // Sealed reports whether the page takes no writer any more.
 func (r PageRef) Sealed() bool { return r.staged == nil || r.staged.sealed.Load() != nil }
 
+// Final reports whether size and bytes stay as they are: the page is complete or
+// published. A scratch file's do not, whatever its size.
+func (r PageRef) Final() bool { return r.Sealed() && !r.Scratch() }
+
 // AttrSet tells that somebody is about to set the owner or mtime of a staged
 // page's file.
 func (r PageRef) AttrSet() { r.staged.attrSet.Store(true) }
@@ -81,7 +84,7 @@ func (m *Manager) inspect(p *stagedPage) (pageState, error) {
 	}
 	// Handles first: one that is on its way out is waited for.
 	writing := m.writers.Writing(p.ID)
-	sealing := m.sealing.of(p.ID)
+	sealing := m.sealing.Of(p.ID)
 	sealing.Lock()
 	defer sealing.Unlock()
 	st, busy, err := m.ram.Settled(p.ID)
@@ -106,20 +109,13 @@ func (m *Manager) inspect(p *stagedPage) (pageState, error) {
 	return pageComplete, nil
 }
 
-// sealing keeps pages from being sealed by one size and given another. Files are
-// looked at under it, but nothing is waited for, except a handle on its way out
-// where the system gives no leases.
-type sealing [64]sync.Mutex
-
-func (s *sealing) of(id pages.ID) *sync.Mutex { return &s[uint64(id)%uint64(len(s))] }
-
 // Truncate sets the size of a page that has no generation yet. EROFS if it is
 // complete.
 func (m *Manager) Truncate(id pages.ID, bytes int64) error {
-	sealing := m.sealing.of(id)
+	sealing := m.sealing.Of(id)
 	sealing.Lock()
 	defer sealing.Unlock()
-	if r, ok := m.StagedPage(id); !ok || r.Sealed() && !r.Scratch() {
+	if r, _ := m.StagedPage(id); r.Final() {
 		return syscall.EROFS
 	}
 	return m.ram.Truncate(id, bytes)
