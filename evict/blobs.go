@@ -98,7 +98,6 @@ func (t *Tiers) Retiring(gs []*index.Generation) (done func()) {
 				delete(b.going, g.ID)
 			}
 		}
-		b.dirty = b.dirty || len(left) > 0
 		b.mu.Unlock()
 		if len(left) == 0 {
 			return
@@ -106,6 +105,7 @@ func (t *Tiers) Retiring(gs []*index.Generation) (done func()) {
 		if err := t.Index.SetBlob(left, false); err != nil {
 			t.Log.Debug("blobs that are gone could not be recorded", "error", err)
 		}
+		t.noteBlobs() // a pass that begins before that would not list them
 	}
 }
 
