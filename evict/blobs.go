@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
-	"time"
 
 	"ckptfs/index"
 	"ckptfs/pages"
@@ -23,24 +23,18 @@ import (
 // again. (Unlinking is not synced: after a power loss the blob and the rows of a
 // generation that was deleted in the last seconds may both be back.)
 
-const (
-	// blobSweepTime is the pause between two looks for generations that have
-	// become whole.
-	blobSweepTime = 2 * time.Second
-	// blobSweepMax bounds the generations of one look.
-	blobSweepMax = 1024
-)
-
 // blobs knows which blobs are being written and which generations are being
 // retired. The lock is a leaf.
 type blobs struct {
 	mu      sync.Mutex
 	writing map[index.ObjectID]chan struct{}
 	going   map[index.ObjectID]int // by how many, who may come to nothing
-	dirty   bool                   // pages came to disk since the last sweep began
+	dirty   bool                   // pages came to disk since the last pass began
 	stale   uint64                 // Index.StaleBlobs when it began
-	after   index.ObjectID         // where the sweep goes on; 0: at the beginning
 	failed  bool                   // the last one could not be written: told once
+
+	lists atomic.Int64 // page lists read to see whether a generation is whole
+	sweep blobSweep    // mu does not guard it
 }
 
 func (b *blobs) init() {
@@ -115,10 +109,19 @@ func (t *Tiers) saveBlob(ctx context.Context, g *index.Generation, durable bool)
 	if g.HasBlob() {
 		return true, nil
 	}
-	whole, err := t.wholeOnDisk(g)
-	if err != nil || !whole {
+	ids, err := t.pageList(g)
+	if err != nil {
 		return false, err
 	}
+	if lacks, err := t.lacking(ids); err != nil || lacks != 0 {
+		return false, err
+	}
+	return t.writeBlob(ctx, g, durable)
+}
+
+// writeBlob writes the blob of a generation whose pages are all on disk, and makes
+// room for it once. True if it has one then.
+func (t *Tiers) writeBlob(ctx context.Context, g *index.Generation, durable bool) (bool, error) {
 	bytes, err := t.putBlob(ctx, g, durable)
 	if diskFull(err) && t.diskRoom(ctx, bytes, 0) {
 		_, err = t.putBlob(ctx, g, durable)
@@ -144,87 +147,40 @@ func (t *Tiers) putBlob(ctx context.Context, g *index.Generation, durable bool) 
 	return int64(len(body)), t.Index.SetBlobWritten(g, version)
 }
 
-func (t *Tiers) wholeOnDisk(g *index.Generation) (bool, error) {
-	ids, err := t.Index.PageIDs(g)
-	if err != nil {
-		return false, err
-	}
-	rows, err := t.Index.Pages(ids)
-	if err != nil {
-		return false, err
-	}
-	for _, p := range rows {
-		if p == nil || p.Disk() == 0 {
-			return false, nil
-		}
-	}
-	return true, nil
+func (t *Tiers) pageList(g *index.Generation) ([]pages.ID, error) {
+	t.blobs.lists.Add(1)
+	return t.Index.PageIDs(g)
 }
 
-// noteBlobs is told that pages have come to disk.
+// lacking returns the first of the pages that no record says to be on disk, 0 if
+// all of them are there.
+func (t *Tiers) lacking(ids []pages.ID) (pages.ID, error) {
+	rows, err := t.Index.Pages(ids)
+	if err != nil {
+		return 0, err
+	}
+	if n := notOnDisk(rows); n >= 0 {
+		return ids[n], nil
+	}
+	return 0, nil
+}
+
+// notOnDisk is where the first page is that has gone or is not on disk, -1 if there
+// is none.
+func notOnDisk(rows []*index.Page) int {
+	return slices.IndexFunc(rows, func(p *index.Page) bool { return p == nil || p.Disk() == 0 })
+}
+
+// noteBlobs is told that pages have come to disk, or that a generation without a
+// blob may be whole for another reason.
 func (t *Tiers) noteBlobs() {
 	t.blobs.mu.Lock()
 	t.blobs.dirty = true
 	t.blobs.mu.Unlock()
 }
 
-// blobLoop gives generations that have become whole on disk their blobs.
-func (t *Tiers) blobLoop(ctx context.Context) {
-	tick := time.NewTicker(blobSweepTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		t.followBad()
-		t.sweepBlobs(ctx, blobSweepMax)
-	}
-}
-
 // errEnough ends a walk.
 var errEnough = errors.New("enough")
-
-// sweepBlobs looks at up to max generations without a blob, in the order of
-// their ids, and goes on there the next time. Nothing happens if no page has
-// come to disk since it began at the beginning.
-func (t *Tiers) sweepBlobs(ctx context.Context, max int) {
-	b := &t.blobs
-	b.mu.Lock()
-	if b.after == 0 {
-		stale := t.Index.StaleBlobs()
-		if !b.dirty && stale == b.stale {
-			b.mu.Unlock()
-			return
-		}
-		b.dirty, b.stale = false, stale
-	}
-	after := b.after
-	b.mu.Unlock()
-	next := t.Index.Blobless(after, max)
-	failed := false
-	for _, g := range next {
-		after = g.ID
-		if ctx.Err() != nil {
-			return
-		}
-		if _, err := t.saveBlob(ctx, g, false); err != nil && !errors.Is(err, index.ErrNotExist) {
-			failed = true
-			t.blobFailed(ctx, g, err)
-			if isFull(err) {
-				break // the others will not fare better
-			}
-		}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.dirty = b.dirty || failed
-	b.failed = failed
-	if b.after = after; len(next) < max || failed {
-		b.after = 0
-	}
-}
 
 // isFull reports whether a disk, or the tier's bound, was full.
 func isFull(err error) bool {

@@ -169,6 +169,16 @@ func (r *residency) followDisk(p *index.Page) {
 	}
 }
 
+// onlyInRAM reports whether the page is in RAM and not on disk. The index may know
+// of its coming to disk a moment earlier.
+func (r *residency) onlyInRAM(id pages.ID) bool {
+	s := r.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	e := s.pages[id]
+	return e != nil && e.dirty()
+}
+
 // mistakesDisk reports whether a page in RAM has another state on disk than the
 // index says.
 func (r *residency) mistakesDisk(p *index.Page) bool {

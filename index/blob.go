@@ -2,11 +2,9 @@ package index
 
 import (
 	"bytes"
-	"cmp"
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"ckptfs/pages"
 )
@@ -207,21 +205,6 @@ func (x *Index) SetBlobWritten(g *Generation, version uint32) error {
 			g.blob.Store(true)
 		}
 	})
-}
-
-// Blobless returns at most max generations without a blob whose ids are greater
-// than after, ascending.
-func (x *Index) Blobless(after ObjectID, max int) []*Generation {
-	x.mu.RLock()
-	var gs []*Generation
-	for id, g := range x.mu.generationByID {
-		if id > after && !g.HasBlob() {
-			gs = append(gs, g)
-		}
-	}
-	x.mu.RUnlock()
-	slices.SortFunc(gs, func(a, b *Generation) int { return cmp.Compare(a.ID, b.ID) })
-	return gs[:min(len(gs), max)]
 }
 
 // StaleBlobs counts how often a change of attributes has made a blob stale.
