@@ -176,7 +176,29 @@ func TestForgottenBySweeps(t *testing.T) {
 	s.check()
 }
 
-// TestChangesAmidAPass: what is retired, made stale, and found to have
+// TestPublishedWhole: a generation whose pages are all on disk at its publication
+// gets its blob though no page comes to disk, whether a pass is under way or not.
+func TestPublishedWhole(t *testing.T) {
+	s := newStore(t, 100*storePage)
+	for c := range 3 {
+		s.publish(c, 8)
+	}
+	s.Flush(context.Background())
+	s.publish(3, 8)
+	s.publish(4, 8)
+	s.lookAgain(100)
+	one := s.publishAs(index.KindResponse, 1, 8)
+	s.sweepBlobs(context.Background(), 1)
+	other := s.publishAs(index.KindResponse, 2, 8)
+	s.finishPass(1)
+	s.finishPass(1)
+	if !one.HasBlob() || !other.HasBlob() {
+		t.Errorf("blobs: %v, %v", one.HasBlob(), other.HasBlob())
+	}
+	s.check()
+}
+
+// TestChangesAmidAPass: what is retired, published, made stale, and found to have
 // lost its blob while a pass is under way, is as it should be after the next one.
 func TestChangesAmidAPass(t *testing.T) {
 	s := newStore(t, 100*storePage)
@@ -197,6 +219,7 @@ func TestChangesAmidAPass(t *testing.T) {
 	}
 	s.sweepBlobs(ctx, 1)
 	s.must(s.retire(gs[8:9], "a test"))
+	late := s.publishAs(index.KindResponse, 1, 8) // no page of it comes to disk
 	s.must(s.idx.SetGenerationAttr(gs[0], func(a index.Attr) index.Attr { a.Mode = 0o700; return a }))
 	s.must(s.disk.RemoveBlob(index.BlobName(gs[2])))
 	s.must(s.Reconcile(ctx, false))
@@ -205,7 +228,7 @@ func TestChangesAmidAPass(t *testing.T) {
 	done()
 	s.finishPass(1)
 	s.finishPass(1)
-	for n, g := range gs {
+	for n, g := range append(gs, late) {
 		if g.HasBlob() == g.Retired() {
 			t.Errorf("generation %d: blob %v, retired %v", n, g.HasBlob(), g.Retired())
 		}

@@ -114,6 +114,9 @@ func (t *Tiers) giveHomes(g *index.Generation, c *index.Contents, brought Brough
 		t.Log.Warn("pages of a generation could not be read", "generation", g.Name, "error", err)
 		return 0
 	}
+	if notOnDisk(rows) < 0 { // no page of it will come to disk, and a pass may have begun before
+		t.noteBlobs()
+	}
 	strange := map[retention.ID]bool{} // homes, of pages that others brought
 	var others []*index.Page
 	for slot, p := range rows {

@@ -204,13 +204,19 @@ const storePage = 4096
 // tokens and a recurrent page.
 func (s *store) publish(c, n int) *index.Generation {
 	s.t.Helper()
+	return s.publishAs(index.KindPrompt, c, n)
+}
+
+// publishAs is publish with a kind, of which the pages know nothing.
+func (s *store) publishAs(kind index.Kind, c, n int) *index.Generation {
+	s.t.Helper()
 	positions := ""
 	for p := range (n + 3) / 4 {
 		positions += fmt.Sprintf(",%d", p)
 	}
-	raw := fmt.Sprintf(`{"schema_version":2,"kind":"prompt","request":"r%d","num_tokens":%d,"draft_prefix_len":0,"page_groups":[
+	raw := fmt.Sprintf(`{"schema_version":2,"kind":%q,"request":"r%d","num_tokens":%d,"draft_prefix_len":0,"page_groups":[
 		{"name":"att","role":"attention","page_tokens":4,"page_bytes":%d,"positions":[%s]},
-		{"name":"rec","role":"recurrent","page_bytes":%d,"positions":[0]}]}`, c, n, storePage, positions[1:], storePage)
+		{"name":"rec","role":"recurrent","page_bytes":%d,"positions":[0]}]}`, kind, c, n, storePage, positions[1:], storePage)
 	m, err := index.ParseManifest([]byte(raw))
 	s.must(err)
 	tokens := make([]byte, 0, 4*n)
