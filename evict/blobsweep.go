@@ -87,14 +87,14 @@ func (t *Tiers) blobLoop(ctx context.Context) {
 }
 
 // sweepBlobs looks at up to max generations without a blob, and goes on there the
-// next time. When the pass is over nothing happens until another one is wanted; one
-// that has met a failure is begun again.
+// next time. When the pass is over nothing happens until another one is wanted, as
+// it is after a failure.
 func (t *Tiers) sweepBlobs(ctx context.Context, max int) {
 	b, s := &t.blobs, &t.blobs.sweep
 	if s.over() && !t.beginPass() {
 		return
 	}
-	failed := false
+	failed, full := false, false
 	for end := min(s.looked+max, len(s.found)); s.looked < end && ctx.Err() == nil; {
 		next := &s.found[s.looked]
 		s.looked++
@@ -102,12 +102,12 @@ func (t *Tiers) sweepBlobs(ctx context.Context, max int) {
 		if err := t.sweepOne(ctx, g, next); err != nil && !errors.Is(err, index.ErrNotExist) {
 			failed = true
 			t.blobFailed(ctx, g, err)
-			if isFull(err) {
+			if full = isFull(err); full {
 				break // the others will not fare better
 			}
 		}
 	}
-	if failed || s.over() {
+	if full || s.over() {
 		s.end()
 	}
 	b.mu.Lock()

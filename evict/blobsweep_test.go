@@ -2,7 +2,10 @@ package evict
 
 import (
 	"context"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -288,4 +291,47 @@ func TestRandomSweeps(t *testing.T) {
 		}
 		s.check()
 	}
+}
+
+// TestSweepGoesOnAfterAFailure: a generation whose blob cannot be written keeps no
+// other from its own.
+func TestSweepGoesOnAfterAFailure(t *testing.T) {
+	s := newStore(t, 100*storePage)
+	var gs []*index.Generation
+	for c := range 3 {
+		gs = append(gs, s.publish(c, 8))
+		rows, err := s.rowsOf(gs[c])
+		s.must(err)
+		s.must(s.Save(context.Background(), rows))
+	}
+	// Something else is where its blob would be.
+	s.must(s.disk.PutBlob(context.Background(), index.BlobName(gs[0]), []byte("x"), false))
+	in := s.blobPath(gs[0])
+	s.must(s.disk.RemoveBlob(index.BlobName(gs[0])))
+	s.must(os.MkdirAll(filepath.Join(in, "x"), 0o700))
+	for range 2 * len(gs) {
+		s.sweepBlobs(context.Background(), 1)
+	}
+	if gs[0].HasBlob() || !gs[1].HasBlob() || !gs[2].HasBlob() {
+		t.Errorf("blobs are there: %v, %v, %v", gs[0].HasBlob(), gs[1].HasBlob(), gs[2].HasBlob())
+	}
+	s.must(os.RemoveAll(in))
+	s.finishPass(1)
+	s.finishPass(1)
+	if !gs[0].HasBlob() {
+		t.Error("it is not tried again")
+	}
+	s.check()
+}
+
+// blobPath is the file of a generation's blob.
+func (s *store) blobPath(g *index.Generation) (path string) {
+	s.t.Helper()
+	s.must(filepath.WalkDir(s.disk.Dir(), func(p string, _ fs.DirEntry, err error) error {
+		if filepath.Base(p) == index.BlobName(g) {
+			path = p
+		}
+		return err
+	}))
+	return path
 }
