@@ -73,6 +73,7 @@ func (s *blobSweep) end() {
 
 // blobLoop gives generations that have become whole on disk their blobs.
 func (t *Tiers) blobLoop(ctx context.Context) {
+	defer pages.LongSlice()()
 	tick := time.NewTicker(blobSweepTime)
 	defer tick.Stop()
 	for {

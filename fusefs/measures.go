@@ -61,6 +61,7 @@ func tierMeasures() []measure {
 		{"tier_mapped_bytes", ram, "RAM of pages that are gone and still mapped by somebody, bytes.", gauge, number(func(s *Status) int64 { return s.RAM.MappedBytes })},
 		{"tier_pages", ram, "Published pages in a tier.", gauge, number(func(s *Status) int { return s.RAM.Pages })},
 		{"at_rest", nil, "1 while eviction and loading have nothing to do.", gauge, flagOf(func(s *Status) bool { return s.AtRest })},
+		{"reconciled", nil, "1 when disk and index have been compared since the start.", gauge, flagOf(func(s *Status) bool { return s.Reconciled })},
 		{"passthrough", nil, "1 while page bytes bypass the daemon.", gauge, flagOf(func(s *Status) bool { return s.Mode.Passthrough })},
 		{"huge_pages", nil, "1 while the RAM tier has huge pages.", gauge, flagOf(func(s *Status) bool { return s.Mode.HugePages })},
 		{"crash_invisible", nil, "1 while a killed daemon is not noticed by clients.", gauge, flagOf(func(s *Status) bool { return s.Mode.Resend })},

@@ -22,7 +22,8 @@ type Status struct {
 	Mode           StatusMode       `json:"mode"`
 	RAM            StatusRAM        `json:"ram"`
 	Disk           StatusDisk       `json:"disk"`
-	AtRest         bool             `json:"at_rest"` // eviction and loading have nothing to do
+	AtRest         bool             `json:"at_rest"`    // eviction and loading have nothing to do
+	Reconciled     bool             `json:"reconciled"` // what no start waits for is done: disk and index have been compared
 	Models         int              `json:"models"`
 	Identities     int              `json:"identities"`
 	Generations    int              `json:"generations"`
@@ -124,7 +125,7 @@ func (fs *FS) Status() Status {
 		},
 		Generations: fs.idx.Count(), GenerationsMax: fs.cfg.MaxGenerations,
 		Stagings: fs.stage.Count(), StagingsMax: fs.cfg.MaxStaging, Removing: fs.stage.Ghosts(),
-		AtRest: fs.tiers.AtRest(), Pins: fs.idx.Pins(), Writing: fs.stage.Progress(maxWriting),
+		AtRest: fs.tiers.AtRest(), Reconciled: fs.isReconciled(), Pins: fs.idx.Pins(), Writing: fs.stage.Progress(maxWriting),
 		Busiest: fs.busiest.list(), Counters: make(map[string]int64, len(fs.counters)), Problems: []string{},
 	}
 	if at := fs.cfg.LastDeathAt; !at.IsZero() {

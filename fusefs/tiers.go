@@ -204,6 +204,7 @@ func pagesBelow(c *index.Contents, n nodeID) []pages.ID {
 // the generations, and disk and index are compared.
 func (fs *FS) reconcile(ctx context.Context) {
 	defer close(fs.reconciled)
+	defer pages.LongSlice()()
 	if err := fs.adoptRest(ctx); err != nil && ctx.Err() == nil {
 		fs.log.Error("the pages in RAM could not all be taken up; they are at the next start", "error", err)
 	}
@@ -213,6 +214,16 @@ func (fs *FS) reconcile(ctx context.Context) {
 	fs.tiers.FitDisk(ctx)
 	if err := fs.tiers.Reconcile(ctx, fs.rebuild != ""); err != nil && ctx.Err() == nil {
 		fs.log.Warn("the disk tier could not be looked through", "error", err)
+	}
+}
+
+// isReconciled reports whether reconcile has come to its end.
+func (fs *FS) isReconciled() bool {
+	select {
+	case <-fs.reconciled:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"hash"
 	"sort"
+
+	"ckptfs/pages"
 )
 
 const (
@@ -86,6 +88,9 @@ func PrefixDigests(identity Digest, tokens []byte, media []Media, ns []int) (Pre
 	return c.Prefix(ns[len(ns)-1]), want, nil
 }
 
+// longTokens take about 0.1 ms to hash.
+const longTokens = 32 << 10
+
 // buildChain computes the roots and, if want is not nil, fills it. The tokens
 // have been checked.
 func buildChain(identity Digest, tokens []byte, media []Media, want *Boundaries) *Chain {
@@ -95,6 +100,9 @@ func buildChain(identity Digest, tokens []byte, media []Media, want *Boundaries)
 		next = want.next(1)
 	}
 	count := len(tokens) / tokenBytes
+	if count >= longTokens {
+		defer pages.LongSlice()()
+	}
 	c := &Chain{tokens: tokens, media: media, roots: make([]Digest, 1, count/HashUnit+1)}
 	c.roots[0] = Root(identity)
 	u := unit{Chain: c, hash: sha256.New()}

@@ -56,6 +56,7 @@ func (o *Object) each(ctx context.Context, f func(i int, raw []byte) error) erro
 	defer cancel(nil)
 	var next atomic.Int64
 	work := func() {
+		defer LongSlice()()
 		for {
 			u := int(next.Add(1)) - 1
 			if u >= len(units)-1 {

@@ -36,6 +36,7 @@ func (d *Disk) Put(ctx context.Context, key Key, src io.ReaderAt, rawBytes int64
 		return 0, fmt.Errorf("put %v: %w", key, err)
 	}
 	defer w.close()
+	defer LongSlice()()
 	storedBytes, err = d.writeFile(ctx, newFile{
 		dir:      objectDir(key),
 		name:     key.String(),
