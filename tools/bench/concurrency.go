@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -68,12 +69,12 @@ func (b *bench) concurrency() error {
 			continue
 		}
 		b.note("%s …", k.name)
-		l, err := k.make(b)
-		if err != nil {
-			return fmt.Errorf("%s: %w", k.name, err)
-		}
 		r := &besideLoad{Name: k.name, What: k.what}
-		if err := b.measureBeside(opener, l, r); err != nil {
+		switch err := b.besideLoad(k, opener, r); {
+		case errors.As(err, new(errSkip)):
+			b.note("%s is left out: %v", k.name, err)
+			continue
+		case err != nil:
 			return fmt.Errorf("%s: %w", k.name, err)
 		}
 		rep.Loads = append(rep.Loads, r)
@@ -84,6 +85,19 @@ func (b *bench) concurrency() error {
 		}
 	}
 	return rep.print(b.o.json)
+}
+
+// besideLoad makes a load and measures opens beside it.
+func (b *bench) besideLoad(k loadKind, opener *worker, r *besideLoad) error {
+	l, err := k.make(b)
+	if err != nil {
+		return err
+	}
+	err = b.measureBeside(opener, l, r)
+	if l.end != nil {
+		err = errors.Join(err, l.end())
+	}
+	return err
 }
 
 // measureBeside measures alone and beside the load in turn, so that a slow moment

@@ -101,12 +101,12 @@ func (m *mounted) watch(out io.Reader, ready chan<- bool) {
 }
 
 // awaitRest waits until the daemon has done what it does beside its service after a
-// start: taking up the pages that it finds in RAM.
+// start: taking up the pages that it finds in RAM, and comparing disk and index.
 func (m *mounted) awaitRest() error {
 	ctx, cancel := context.WithTimeout(m.b.ctx, restWithin)
 	defer cancel()
 	for {
-		if s, err := m.status(); err != nil || s.AtRest {
+		if s, err := m.status(); err != nil || s.AtRest && s.Reconciled {
 			return err
 		}
 		select {
@@ -180,6 +180,7 @@ type status struct {
 		UsedBytes int64 `json:"used_bytes"`
 	} `json:"disk"`
 	AtRest      bool             `json:"at_rest"`
+	Reconciled  bool             `json:"reconciled"`
 	Generations int              `json:"generations"`
 	Counters    map[string]int64 `json:"counters"`
 }
