@@ -122,8 +122,18 @@ func TestTooLongFiles(t *testing.T) {
 		must(t, err)
 		_, err = f.WriteAt([]byte("xy"), most-1)
 		wantErrno(t, "writing beyond the most of "+name, err, syscall.EFBIG)
+		wantErrno(t, "making "+name+" longer than its most", f.Truncate(most+1), syscall.EFBIG)
 		must(t, f.Truncate(0))
 		f.Close()
 	}
+	// A size alone costs nothing; whoever reads the file would pay for it.
+	byHand := filepath.Join(filepath.Dir(ident), strings.Repeat("a", 40))
+	must(t, os.Mkdir(byHand, 0o755))
+	f, err := os.Create(filepath.Join(byHand, "identity.json"))
+	must(t, err)
+	for _, size := range []int64{1<<20 + 1, 1 << 60} {
+		wantErrno(t, "an endless identity.json", f.Truncate(size), syscall.EFBIG)
+	}
+	wantErrno(t, "closing an empty identity.json", f.Close(), syscall.EINVAL)
 	must(t, os.RemoveAll(dir))
 }

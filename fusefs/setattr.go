@@ -206,7 +206,11 @@ func (fs *FS) setStagedAttr(ref staging.PageRef, in *fuse.SetAttrIn) error {
 }
 
 // truncate sets a file's size, while it can still be written. open: by a descriptor.
+// EFBIG, as of a write: what is longer than it may ever be would be read into memory.
 func (fs *FS) truncate(n nodeID, size int64, open bool) error {
+	if uint64(size) > mostBytes(n.kind()) {
+		return syscall.EFBIG
+	}
 	switch n.kind() {
 	case kindPage:
 		return fs.truncatePage(n, size, open)
