@@ -25,6 +25,7 @@ type conversation struct {
 	answered bool
 	former   bool   // of a former daemon's handle: what has come of it is lost, an answer can be made again
 	base     uint64 // file offset at which the reply begins, for who reads on
+	next     uint64 // where who reads the reply from offset 0 has come to
 }
 
 // maxRequest bounds a request that is being collected, bytes: the longest
@@ -87,7 +88,7 @@ func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data [
 		c.request = bytes.Clone(data)
 	}
 	if done {
-		c.request, c.reply, c.answered, c.base = nil, reply, true, off+uint64(len(data))
+		c.request, c.reply, c.answered, c.base, c.next = nil, reply, true, off+uint64(len(data)), 0
 		h.rec.base = c.base
 		_ = fs.clients.charge(h, 0) // an answer is short
 	}
@@ -120,12 +121,16 @@ func (fs *FS) readConversation(h *handle, off uint64, buf []byte) (fuse.ReadResu
 		return nil, fuse.EINVAL
 	}
 	// Who reads on after writing is at base or beyond; pread and who seeks back
-	// count from the reply's beginning.
-	if off >= c.base {
+	// count from the reply's beginning, and come to base in time.
+	rewound := off < c.base || off == c.next
+	if c.next = 0; !rewound {
 		off -= c.base
 	}
 	lo := min(off, uint64(len(c.reply)))
 	hi := min(lo+uint64(len(buf)), uint64(len(c.reply)))
+	if rewound {
+		c.next = hi
+	}
 	return fuse.ReadResultData(c.reply[lo:hi]), fuse.OK
 }
 

@@ -3,6 +3,7 @@ package fusefs
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -47,4 +48,42 @@ func TestAnsweredBefore(t *testing.T) {
 	}
 	k.must(k.fs.Flush(nil, &fuse.FlushIn{Fh: out.Fh}))
 	k.fs.Release(nil, &fuse.ReleaseIn{Fh: out.Fh})
+}
+
+// TestAnswerInPieces: an answer is read to its end in pieces of any size, whether
+// from where the request ended or from offset 0.
+func TestAnswerInPieces(t *testing.T) {
+	k := &rawClient{t: t, fs: quietFS(t)}
+	identity := k.fs.idx.GenerationByID(k.publish(1)[0].generation()).Identity
+	ask := map[nodeID]string{makeNode(kindFind, identity.ID): `{"tokens":[1,0]}`, makeNode(kindIdentify, identity.Model.ID): string(identity.Document().Doc)}
+	for n, request := range ask {
+		var out fuse.OpenOut
+		k.must(k.fs.Open(nil, &fuse.OpenIn{InHeader: fuse.InHeader{NodeId: uint64(n)}, Flags: syscall.O_RDWR}, &out))
+		read := func(off, piece int) (answer string) {
+			t.Helper()
+			for {
+				r, s := k.fs.Read(nil, &fuse.ReadIn{Fh: out.Fh, Offset: uint64(off + len(answer))}, make([]byte, piece))
+				k.must(s)
+				b, s := r.Bytes(nil)
+				k.must(s)
+				if answer += string(b); len(b) == 0 || len(answer) > 1<<12 {
+					return answer
+				}
+			}
+		}
+		for _, piece := range []int{1 << 12, 16, 1} {
+			_, s := k.fs.Write(nil, &fuse.WriteIn{Fh: out.Fh}, []byte(request+"\n"))
+			k.must(s)
+			answer := read(len(request)+1, piece)
+			if strings.Count(answer, "\n") != 1 {
+				t.Fatalf("in pieces of %d: %q", piece, answer)
+			}
+			for _, off := range []int{0, len(request) + 1, 0} {
+				if again := read(off, piece); again != answer {
+					t.Errorf("from %d, in pieces of %d: %q, want %q", off, piece, again, answer)
+				}
+			}
+		}
+		k.fs.Release(nil, &fuse.ReleaseIn{Fh: out.Fh})
+	}
 }
