@@ -171,6 +171,13 @@ func TestRenamePublished(t *testing.T) {
 			}
 			wantMissing(t, to)
 		}
+		// What the filesystem makes is there, though it is not listed.
+		for _, name := range []string{".find", ".staging"} {
+			for _, to := range []string{"other", ".other"} {
+				wantErrno(t, "rename of "+name+" to "+to, syscall.Rename(filepath.Join(ident, name), filepath.Join(ident, to)), syscall.EPERM)
+			}
+		}
+		wantErrno(t, "rename of what is not there", syscall.Rename(ident+"/.other", ident+"/identity.json"), syscall.ENOENT)
 		// Neither may a page be moved out of a published generation into a staging.
 		must(t, os.MkdirAll(filepath.Dir(s.file(pg)), 0o755))
 		wantErrno(t, "rename of a page into a staging", syscall.Rename(gen+pg, s.file(pg)), syscall.EPERM)

@@ -83,10 +83,7 @@ func (fs *FS) dropPending(i *index.Identity) error {
 // renameDocument gives a scratch file the name identity.json: it is checked.
 func (fs *FS) renameDocument(i *index.Identity, oldName, newName string, op index.Op) error {
 	if oldName != fs.pendingDocument(i) {
-		if oldName == documentName && i.Document() != nil {
-			return syscall.EPERM
-		}
-		return syscall.ENOENT
+		return fs.refuseRemoval(makeNode(kindIdentity, i.ID), oldName)
 	}
 	if newName != documentName {
 		return syscall.EPERM
