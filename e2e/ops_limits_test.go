@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // openMany opens path until that fails, at most n times.
@@ -124,6 +126,8 @@ func TestTooLongFiles(t *testing.T) {
 		wantErrno(t, "writing beyond the most of "+name, err, syscall.EFBIG)
 		wantErrno(t, "making "+name+" longer than its most", f.Truncate(most+1), syscall.EFBIG)
 		must(t, f.Truncate(0))
+		// posix_fallocate, and rsync --preallocate, go on without.
+		wantErrno(t, "fallocate of "+name, unix.Fallocate(int(f.Fd()), 0, 0, 4096), syscall.EOPNOTSUPP)
 		f.Close()
 	}
 	// A size alone costs nothing; whoever reads the file would pay for it.

@@ -238,13 +238,17 @@ func (fs *FS) truncate(n nodeID, size int64, open bool) error {
 	return syscall.EROFS
 }
 
-// Fallocate implements fuse.RawFileSystem for staged pages.
+// Fallocate implements fuse.RawFileSystem for staged pages. EOPNOTSUPP for other
+// files: posix_fallocate writes there then.
 func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	fs.gate.enter()
 	defer fs.gate.leave()
 	h, ok := fs.handles.get(in.Fh)
-	if !ok || h.node.kind() != kindPage {
+	switch {
+	case !ok:
 		return fuse.EBADF
+	case h.node.kind() != kindPage:
+		return fuse.Status(syscall.EOPNOTSUPP)
 	}
 	if ref, _ := fs.stage.StagedPage(h.node.page()); ref.Final() {
 		return fuse.EROFS
