@@ -320,6 +320,18 @@ func (l *Live) Close(id pages.ID) {
 	s.settle(l, id, p)
 }
 
+// Row is the row of a page that no generation has any more, and that is still
+// open; nil for others.
+func (l *Live) Row(id pages.ID) *index.Page {
+	s := l.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	if p := s.pages[id]; p != nil {
+		return p.row
+	}
+	return nil
+}
+
 // Leased reports whether the page is open or held by a staging.
 func (l *Live) Leased(id pages.ID) bool {
 	s := l.shard(id)

@@ -142,8 +142,13 @@ func (fs *FS) pageAttr(n nodeID, out *fuse.Attr) (time.Duration, error) {
 			out.Nlink = uint32(int(p.Links()) + fs.live.Refs(id))
 			return forever, nil
 		}
-		if errno, ok := errnoOf(err); !ok || errno != syscall.ENOENT {
+		if !errorIs(err, syscall.ENOENT) {
 			return 0, err
+		}
+		if p := fs.live.Row(id); p != nil { // open, with or without a copy in RAM
+			setFile(out, withMode(p.Attr(), 0o444), p.Bytes)
+			out.Nlink = 0
+			return 0, nil
 		}
 	}
 	var st syscall.Stat_t

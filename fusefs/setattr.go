@@ -268,11 +268,11 @@ func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fus
 		return fuse.EBADF
 	}
 	if h.node.kind() != kindPage {
-		return fs.seekPlain(h.node, in, out)
+		return fs.seekPlain(h, in, out)
 	}
 	f, err := fs.ram.Open(h.node.page())
 	if errorIs(err, syscall.ENOENT) {
-		return fs.seekPlain(h.node, in, out) // served from disk
+		return fs.seekPlain(h, in, out) // served from disk
 	}
 	if err != nil {
 		return status(fs.log, err)
@@ -284,9 +284,10 @@ func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fus
 }
 
 // seekPlain answers for files without holes.
-func (fs *FS) seekPlain(n nodeID, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
+func (fs *FS) seekPlain(h *handle, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	var a fuse.Attr
-	if _, err := fs.getAttr(n, &a); err != nil {
+	_, err := fs.getAttr(h.node, &a)
+	if err != nil && !(errorIs(err, syscall.ENOENT) && fs.openAttr(h.node, &a)) {
 		return status(fs.log, err)
 	}
 	if in.Offset >= a.Size {
