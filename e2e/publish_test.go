@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,6 +82,31 @@ func TestRenameReaders(t *testing.T) {
 
 // TestWritableMapping: a mapping counts as a writer after its descriptor is
 // closed, until it is unmapped or its process is killed.
+// TestManifestReadOverPublication: who has begun to read the manifest of a staging
+// reads what was written, not the middle of what is published.
+func TestManifestReadOverPublication(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		id := newIdentity("manifest", 1)
+		ident := m.addIdentity(t, "model", id)
+		s := beginStaging(t, ident, "s", smallGeneration(id, conversation(1, 600)))
+		s.complete(t)
+		written, err := os.ReadFile(s.file("manifest.json"))
+		must(t, err)
+		f, err := os.Open(s.file("manifest.json"))
+		must(t, err)
+		defer f.Close()
+		got := make([]byte, 20)
+		must(t, second(io.ReadFull(f, got)))
+		must(t, s.rename())
+		rest, err := io.ReadAll(f)
+		must(t, err)
+		if got = append(got, rest...); !bytes.Equal(got, written) {
+			t.Errorf("read %q, written was %q", got, written)
+		}
+	})
+}
+
 func TestWritableMapping(t *testing.T) {
 	inModes(t, func(t *testing.T, md mode) {
 		_, s := newStaging(t, md)

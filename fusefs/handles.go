@@ -262,6 +262,13 @@ func (l *lazyFile) get(open func() (*os.File, error)) (*os.File, error) {
 
 func (l *lazyFile) set(f *os.File) { l.mu.Lock(); l.f = f; l.mu.Unlock() }
 
+// opened is the descriptor if there is one already.
+func (l *lazyFile) opened() *os.File {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.f
+}
+
 // stat looks at the file if it is open here.
 func (l *lazyFile) stat() (os.FileInfo, error) {
 	l.mu.Lock()
