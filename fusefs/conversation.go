@@ -293,6 +293,9 @@ func (fs *FS) readable(g *index.Generation, r *findReply) (a away, ok bool) {
 		}
 		a.pages, err = fs.idx.Pages(ids)
 	}
+	if errorIs(err, syscall.ENOENT) {
+		return a, false // removed in this instant, which a lease does not hinder
+	}
 	if err != nil {
 		fs.log.Warn("a candidate of a lookup could not be read", "generation", g.Name, "error", err)
 		return a, false

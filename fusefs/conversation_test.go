@@ -3,6 +3,7 @@ package fusefs
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,5 +86,19 @@ func TestAnswerInPieces(t *testing.T) {
 			}
 		}
 		k.fs.Release(nil, &fuse.ReleaseIn{Fh: out.Fh})
+	}
+}
+
+// TestRemovedCandidate: a candidate that is removed as a lookup looks at it is
+// skipped, and nobody is woken for it.
+func TestRemovedCandidate(t *testing.T) {
+	k := &rawClient{t: t, fs: quietFS(t)}
+	dir := k.publish(1)[0]
+	g := k.fs.idx.GenerationByID(dir.generation())
+	k.remove(dir)
+	var log bytes.Buffer
+	k.fs.log = slog.New(slog.NewTextHandler(&log, nil))
+	if _, ok := k.fs.readable(g, new(findReply)); ok || log.Len() > 0 {
+		t.Errorf("readable: %v; logged: %s", ok, &log)
 	}
 }
