@@ -49,7 +49,9 @@ func (fs *FS) keepSnapshot(h *handle, b []byte) error {
 	}
 	h.kept += more
 	// Without it only a daemon's death within this handle's life would show.
-	_ = os.WriteFile(fs.snapshotPath(h), b, 0o600)
+	if err := os.WriteFile(fs.snapshotPath(h), b, 0o600); err != nil {
+		os.Remove(fs.snapshotPath(h)) // a part of it would be taken for all of it
+	}
 	return nil
 }
 
