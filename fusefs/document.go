@@ -62,10 +62,15 @@ func (fs *FS) makeDocument(dir nodeID, name string) (*os.File, nodeID, error) {
 	case i.Document() != nil || fs.pendingDocument(i) != "":
 		return nil, 0, syscall.EEXIST
 	}
+	// Before the file: what is there of an earlier one was left by a daemon that was
+	// killed.
 	if scratch {
-		if err := os.WriteFile(fs.docNamePath(i.ID), []byte(name), 0o600); err != nil {
-			return nil, 0, err
-		}
+		err = os.WriteFile(fs.docNamePath(i.ID), []byte(name), 0o600)
+	} else if err = os.Remove(fs.docNamePath(i.ID)); errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return nil, 0, err
 	}
 	f, err := os.OpenFile(fs.docPath(i.ID), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	return f, makeNode(kindDocument, i.ID), err
