@@ -24,7 +24,13 @@ func (fs *FS) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Stat
 	if fs.doneBefore(h) {
 		return fuse.OK
 	}
-	return status(fs.log, fs.unlink(h, nodeID(h.NodeId), name))
+	_, again := opOf(h)
+	dir := nodeID(h.NodeId)
+	err := fs.unlink(h, dir, name)
+	if again && dir.kind() == kindIdentity && errorIs(err, syscall.ENOENT) {
+		return fuse.OK // a document that is being written leaves no record behind
+	}
+	return status(fs.log, err)
 }
 
 func (fs *FS) unlink(h *fuse.InHeader, dir nodeID, name string) error {
