@@ -55,7 +55,7 @@ func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data [
 	defer c.mu.Unlock()
 	if c.former {
 		// Half a request is lost. Only the first piece of a new one can begin here.
-		if off != 0 && !bytes.HasPrefix(data, []byte(`{"`)) {
+		if off != 0 && !beginsRequest(data) {
 			return 0, fuse.Status(syscall.ESTALE)
 		}
 		c.former = false
@@ -93,6 +93,14 @@ func (fs *FS) writeConversation(h *handle, in *fuse.InHeader, off uint64, data [
 		_ = fs.clients.charge(h, 0) // an answer is short
 	}
 	return uint32(len(data)), fuse.OK
+}
+
+// beginsRequest reports whether the bytes look like the beginning of a request, not
+// like a piece of its tokens.
+func beginsRequest(b []byte) bool {
+	const space = " \t\r\n"
+	b, brace := bytes.CutPrefix(bytes.TrimLeft(b, space), []byte("{"))
+	return brace && bytes.HasPrefix(bytes.TrimLeft(b, space), []byte(`"`))
 }
 
 // forgetRequest lets go of what has come of a request.

@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -100,5 +101,38 @@ func TestRemovedCandidate(t *testing.T) {
 	k.fs.log = slog.New(slog.NewTextHandler(&log, nil))
 	if _, ok := k.fs.readable(g, new(findReply)); ok || log.Len() > 0 {
 		t.Errorf("readable: %v; logged: %s", ok, &log)
+	}
+}
+
+// TestNextRequestAfterDeath: a handle that has asked a former daemon asks the next
+// one, however its request is spaced. The rest of half a request is lost.
+func TestNextRequestAfterDeath(t *testing.T) {
+	k := &rawClient{t: t, fs: quietFS(t)}
+	identity := k.fs.idx.GenerationByID(k.publish(1)[0].generation()).Identity
+	var spaced bytes.Buffer
+	if err := json.Indent(&spaced, identity.Document().Doc, " ", "  "); err != nil {
+		t.Fatal(err)
+	}
+	for n, request := range map[nodeID]string{
+		makeNode(kindFind, identity.ID):           "{ \"num_tokens\": 1}\n\x01\x00\x00\x00",
+		makeNode(kindIdentify, identity.Model.ID): " " + spaced.String(),
+	} {
+		var out fuse.OpenOut
+		k.must(k.fs.Open(nil, &fuse.OpenIn{InHeader: fuse.InHeader{NodeId: uint64(n)}, Flags: syscall.O_RDWR}, &out))
+		write := func(off int, data string) fuse.Status {
+			_, s := k.fs.Write(nil, &fuse.WriteIn{Fh: out.Fh, Offset: uint64(off)}, []byte(data))
+			return s
+		}
+		k.must(write(0, request))
+		k.fs = again(t, k.fs)
+		k.must(write(200, request))
+		half := len(request) - 3
+		k.must(write(400, request[:half]))
+		k.fs = again(t, k.fs)
+		if s := write(400+half, request[half:]); s != fuse.Status(syscall.ESTALE) {
+			t.Errorf("the rest of a request: %v", s)
+		}
+		k.must(write(600, request))
+		k.fs.Release(nil, &fuse.ReleaseIn{Fh: out.Fh})
 	}
 }
