@@ -164,6 +164,7 @@ func (fs *FS) opened(in *fuse.CreateIn, dir nodeID, name string, n nodeID, f *os
 	}
 	if err != nil {
 		f.Close()
+		fs.unmake(in, dir, name)
 		return err
 	}
 	if err := fs.entryOut(n, 0, &out.EntryOut); err != nil {
@@ -187,6 +188,16 @@ func (fs *FS) opened(in *fuse.CreateIn, dir nodeID, name string, n nodeID, f *os
 		h.file.set(f)
 	}
 	return nil
+}
+
+// unmake takes away what a refused create has made. The kernel lets nobody else at
+// the name until the create is answered.
+func (fs *FS) unmake(in *fuse.CreateIn, dir nodeID, name string) {
+	h := in.InHeader
+	h.Unique = 0 // what is recorded of this request is that it made the file
+	if err := fs.unlink(&h, dir, name); err != nil && !errorIs(err, syscall.ENOENT) {
+		fs.log.Debug("what a refused create had made is left", "name", name, "error", err)
+	}
 }
 
 // Mkdir implements fuse.RawFileSystem.
