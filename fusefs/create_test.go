@@ -10,7 +10,8 @@ import (
 	"ckptfs/index"
 )
 
-// TestRefusedCreateLeavesNothing: who gets no handle has made no file.
+// TestRefusedCreateLeavesNothing: who gets no handle has made no file, and
+// truncated none.
 func TestRefusedCreateLeavesNothing(t *testing.T) {
 	k := &rawClient{t: t, fs: quietFS(t)}
 	d := testDraft(t, k.fs, "s", 3, 1)
@@ -53,6 +54,19 @@ func TestRefusedCreateLeavesNothing(t *testing.T) {
 		k.fs.maxHandles = limit
 		if s := create(); !s.Ok() {
 			t.Errorf("%s with a handle: %v", f.name, s)
+		}
+		if f.dir != group {
+			n, before, after := k.lookup(f.dir, f.name), fuse.Attr{}, fuse.Attr{}
+			if err := k.fs.truncate(n, 10, false); err != nil {
+				t.Fatal(err)
+			}
+			_, err := k.fs.getAttr(n, &before)
+			k.fs.maxHandles = 0
+			s := k.fs.Open(nil, &fuse.OpenIn{InHeader: fuse.InHeader{NodeId: uint64(n)}, Flags: syscall.O_WRONLY | syscall.O_TRUNC}, new(fuse.OpenOut))
+			k.fs.maxHandles = limit
+			if _, aerr := k.fs.getAttr(n, &after); s != fuse.Status(syscall.EMFILE) || before.Size != 10 || after.Size != 10 {
+				t.Errorf("%s: %v; of %d bytes (%v) %d are left (%v)", f.name, s, before.Size, err, after.Size, aerr)
+			}
 		}
 		// One of these can be written at a time.
 		if s := k.fs.Unlink(nil, &fuse.InHeader{NodeId: uint64(f.dir)}, f.name); f.name == documentName && !s.Ok() {

@@ -102,12 +102,7 @@ func (fs *FS) openDocument(in *fuse.InHeader, n nodeID, flags uint32, write bool
 		return err
 	}
 	if i.Document() == nil {
-		if flags&syscall.O_TRUNC != 0 {
-			if err := os.Truncate(fs.docPath(i.ID), 0); err != nil {
-				return err
-			}
-		}
-		return fs.openDirect(in, n, flags, out)
+		return fs.openDirect(in, n, flags, fs.docPath(i.ID), out)
 	}
 	if write {
 		return syscall.EROFS

@@ -39,19 +39,21 @@ func (fs *FS) openTreeFile(in *fuse.InHeader, n nodeID, flags uint32, write bool
 	if write && (t.draft.Ghost() || t.draft.Accepted()) {
 		return syscall.EROFS
 	}
-	if flags&syscall.O_TRUNC != 0 {
-		if err := os.Truncate(path, 0); err != nil {
-			return err
-		}
-	}
-	return fs.openDirect(in, n, flags, out)
+	return fs.openDirect(in, n, flags, path, out)
 }
 
-// openDirect gives a handle whose reads and writes all come here.
-func (fs *FS) openDirect(in *fuse.InHeader, n nodeID, flags uint32, out *fuse.OpenOut) error {
+// openDirect gives a handle whose reads and writes all come here, on the file of
+// that path. Who is refused it has not truncated the file.
+func (fs *FS) openDirect(in *fuse.InHeader, n nodeID, flags uint32, path string, out *fuse.OpenOut) error {
 	h, err := fs.openHandle(in, n, flags, 0)
 	if err != nil {
 		return err
+	}
+	if flags&syscall.O_TRUNC != 0 {
+		if err := os.Truncate(path, 0); err != nil {
+			fs.dropHandle(h)
+			return err
+		}
 	}
 	out.Fh, out.OpenFlags = h.number(), fuse.FOPEN_DIRECT_IO
 	return nil

@@ -96,7 +96,7 @@ func (fs *FS) writersOf(n nodeID) (open, closing bool) {
 // for, and one that the kernel has not told its caller of yet is a writer too.
 func (fs *FS) openWriter(in *fuse.InHeader, n nodeID, flags uint32, staged bool) (*handle, error) {
 	if h, ok := fs.openedBefore(in, n); ok {
-		return h, nil // it is itself the writer that would be found
+		return fs.emptied(h, flags) // it is itself the writer that would be found
 	}
 	if !staged {
 		return nil, syscall.EROFS
@@ -143,18 +143,29 @@ func (fs *FS) takeUp(in *fuse.InHeader, n nodeID, flags uint32) (*handle, error)
 			return nil, errOldWriter
 		}
 	}
-	if flags&syscall.O_TRUNC != 0 {
-		if err := fs.stage.Truncate(ref.ID, 0); err != nil {
-			return nil, err
-		}
-	}
 	h, err := fs.openHandle(in, n, flags, 0)
-	if err == nil && ref.Scratch() {
+	if err != nil {
+		return nil, err
+	}
+	if ref.Scratch() {
 		// Its size may be a page's already, so that one look at the file between
 		// the answer and the client's descriptor would do to seal it.
 		h.setHow(howCounted)
 	}
-	return h, err
+	return fs.emptied(h, flags)
+}
+
+// emptied does what O_TRUNC asks for, when the open cannot be refused any more. If
+// that fails the handle is gone.
+func (fs *FS) emptied(h *handle, flags uint32) (*handle, error) {
+	if flags&syscall.O_TRUNC == 0 {
+		return h, nil
+	}
+	if err := fs.stage.Truncate(h.node.page(), 0); err != nil {
+		fs.dropHandle(h)
+		return nil, err
+	}
+	return h, nil
 }
 
 // writerOnItsWay reports whether a page has a writer's handle in passthrough mode,
