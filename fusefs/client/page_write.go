@@ -37,14 +37,14 @@ func (s *Staging) CopyPage(ctx context.Context, path string, sizeBytes int64, co
 	if f == nil {
 		return false, err
 	}
-	err = fill(f, sizeBytes, content)
-	if closeErr := closeChecked(f); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err = fill(f, sizeBytes, content); err != nil {
 		err = s.fail("write page "+path+" of", err)
-		_ = unlinkAt(s.fd(), path, 0) // no half page stays in another rank's way
+		s.removePage(path, f)
+		f.Close()
 		return false, err
+	}
+	if err = closeChecked(f); err != nil {
+		return false, s.fail("write page "+path+" of", err)
 	}
 	return true, nil
 }
@@ -144,7 +144,8 @@ func (s *Staging) awaitPage(ctx context.Context, path string, sizeBytes int64) (
 func (s *Staging) discardPage(path string) (complete bool, err error) {
 	missing, err := s.isMissing(path)
 	if err == nil && missing {
-		err = unlinkAt(s.fd(), path, 0)
+		// By its path: the open directory may be published by now, see Abandon.
+		err = unlinkAt(unix.AT_FDCWD, s.dir+"/"+path, 0)
 	}
 	if err != nil {
 		return false, s.fail("replace the incomplete page "+path+" of", err)

@@ -35,7 +35,7 @@ func TestPublish(t *testing.T) {
 func TestPublishOfAReplayRemovesTheStaging(t *testing.T) {
 	f := newFakeIdentity(t)
 	f.write("rank-0/group/00000000", "page")
-	if err := os.Mkdir(filepath.Join(f.dir, testGeneration), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(f.dir, testGeneration, "rank-0"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	p, err := f.staged().Publish(t.Context())
@@ -113,3 +113,68 @@ func TestAbandonLeavesALaterAttemptAlone(t *testing.T) {
 		t.Error("the later attempt was removed")
 	}
 }
+
+// TestNothingIsRemovedFromAPublication: another rank may publish while this one gives up; what it then has open is the
+// generation.
+func TestNothingIsRemovedFromAPublication(t *testing.T) {
+	page := filepath.Join(testGeneration, testPage.Path)
+	for name, giveUp := range map[string]func(t *testing.T, s *Staging, publish func()){
+		"a page that could not be written": func(t *testing.T, s *Staging, publish func()) {
+			_, err := s.CopyPage(t.Context(), testPage.Path, testPage.Bytes, readerFunc(func([]byte) (int, error) {
+				publish()
+				return 0, unix.EIO
+			}))
+			wantError(t, err, testPage.Path)
+		},
+		"a page that seems left behind": func(t *testing.T, s *Staging, publish func()) {
+			publish()
+			if _, err := s.discardPage(testPage.Path); err != nil {
+				t.Error(err)
+			}
+		},
+		"the staging": func(t *testing.T, s *Staging, publish func()) {
+			publish()
+			if err := s.removeContents(s.dir); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeIdentity(t)
+			giveUp(t, f.staged(testPage), func() {
+				// The page is another rank's by now.
+				if err := os.RemoveAll(f.path(testPage.Path)); err != nil {
+					t.Fatal(err)
+				}
+				f.write(testPage.Path, "8 bytes.")
+				if err := os.Rename(f.path(), filepath.Join(f.dir, testGeneration)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if content, err := os.ReadFile(filepath.Join(f.dir, page)); string(content) != "8 bytes." {
+				t.Errorf("the published page is %q, %v", content, err)
+			}
+		})
+	}
+}
+
+// TestCopyPageLeavesThePageOfAnother: whoever waited for too long has written the page itself.
+func TestCopyPageLeavesThePageOfAnother(t *testing.T) {
+	f := newFakeIdentity(t)
+	s := f.staged(testPage)
+	_, err := s.CopyPage(t.Context(), testPage.Path, testPage.Bytes, readerFunc(func([]byte) (int, error) {
+		if err := os.Remove(f.path(testPage.Path)); err != nil {
+			t.Error(err)
+		}
+		f.write(testPage.Path, "8 bytes.")
+		return 0, unix.EIO
+	}))
+	wantError(t, err, testPage.Path)
+	if got := f.read(testPage.Path); got != "8 bytes." {
+		t.Errorf("the page of another rank is %q", got)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
