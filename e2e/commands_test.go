@@ -139,6 +139,16 @@ func TestPutByRanks(t *testing.T) {
 			t.Errorf("%d ranks say that they published: %v", published, puts)
 		}
 		must(t, checkGeneration(filepath.Join(ident, g.name()), g))
+		// A replay: whichever rank is told so first removes the staging under the others.
+		for range 5 {
+			for rank := range puts {
+				wg.Go(func() { puts[rank] = ckptfs(t, "put", "--rank", strconv.Itoa(rank), "--wait", "60s", ident, dir) })
+			}
+			wg.Wait()
+			for _, put := range puts {
+				put.want(t, 0, "was published already")
+			}
+		}
 	})
 }
 

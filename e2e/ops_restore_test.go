@@ -112,6 +112,31 @@ func TestRestorePart(t *testing.T) {
 	})
 }
 
+// TestHalfDeleted: a generation of which rm -r has removed a page and no more is not published, though its directory is
+// there. put and restore publish it, and do not take it for one that is.
+func TestHalfDeleted(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md)
+		g := smallGeneration(newIdentity("half", 2), conversation(1, 900))
+		ident := m.addIdentity(t, "model", g.ID)
+		dir, _ := layOut(t, g)
+		publish(t, ident, g)
+		backup := filepath.Join(m.dir, "backup")
+		runQuietly(t, "cp", "-a", m.path, backup)
+		for _, args := range [][]string{{"put", ident, dir}, {"restore", backup, m.path}} {
+			must(t, os.Remove(filepath.Join(ident, g.name(), g.pages()[0].path)))
+			if got := names(t, ident); len(got) != 1 {
+				t.Fatalf("it is still listed: %q", got)
+			}
+			ckptfs(t, args...).want(t, 0)
+			if got := names(t, ident); len(got) != 2 || got[0] != g.name() {
+				t.Fatalf("after %s there is %q", args[0], got)
+			}
+			must(t, checkGeneration(filepath.Join(ident, g.name()), g))
+		}
+	})
+}
+
 // TestRestoreRefusals: what was tampered with or is incomplete is refused in words; the rest is restored.
 func TestRestoreRefusals(t *testing.T) {
 	inModes(t, func(t *testing.T, md mode) {

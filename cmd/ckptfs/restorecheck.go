@@ -32,10 +32,11 @@ type checked struct {
 
 // check looks at all generations and returns those that hold and are not in the mount yet.
 func (r *restore) check(ctx context.Context, b *backup) ([]*backupGeneration, error) {
+	there := r.published(b)
 	var mu sync.Mutex
 	var todo []*backupGeneration
 	err := r.each(ctx, b.generations, func(_ context.Context, g *backupGeneration) error {
-		if r.isThere(g) {
+		if there[g.path()] {
 			r.done.present.Add(1)
 			return nil
 		}
@@ -57,6 +58,24 @@ func (r *restore) check(ctx context.Context, b *backup) ([]*backupGeneration, er
 		return nil
 	})
 	return todo, err
+}
+
+// published lists what is published of the identities of a backup. A listing shows that and nothing else, while the name
+// of a generation whose deletion was not carried through still leads to what is left of it. An identity that can't be
+// listed is refused.
+func (r *restore) published(b *backup) map[string]bool {
+	there := map[string]bool{}
+	for _, i := range b.identities {
+		names, err := subdirectories(r.identityDir(i))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			i.failed.Store(true)
+			r.refused.add(i.path(), err)
+		}
+		for _, name := range names {
+			there[i.path()+"/"+name] = true
+		}
+	}
+	return there
 }
 
 // check verifies a generation without looking at the mount: the manifest against identity, name and digest, and

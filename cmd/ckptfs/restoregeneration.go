@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
@@ -27,12 +26,6 @@ const roomPause = 200 * time.Millisecond
 
 func (r *restore) identityDir(i *backupIdentity) string {
 	return filepath.Join(r.mount, i.model, i.name)
-}
-
-// isThere reports whether the generation is published.
-func (r *restore) isThere(g *backupGeneration) bool {
-	_, err := os.Lstat(filepath.Join(r.identityDir(g.identity), g.name))
-	return err == nil
 }
 
 // generation stages, copies and publishes one generation. If it is refused nothing of it stays; if it is interrupted

@@ -27,9 +27,25 @@ type Publication struct {
 //
 // The staging directory is gone afterwards: what remains of a replay is removed.
 func (s *Staging) Publish(ctx context.Context) (Publication, error) {
-	return s.publish(ctx, func(from, to string) error {
-		return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	})
+	return s.publish(ctx, renameNew)
+}
+
+// renameNew renames a staging to its generation. EEXIST: that is published.
+//
+// With RENAME_NOREPLACE the kernel says so by itself for whatever has the name,
+// also for what is left of a generation whose deletion was not carried through.
+// So the filesystem is asked too. It knows no better if another rank has found
+// a replay and is removing the staging.
+func renameNew(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if err != unix.EEXIST {
+		return err
+	}
+	asked := unix.Rename(from, to)
+	if _, err := statAt(unix.AT_FDCWD, filepath.Join(from, "manifest.json")); asked != nil && err != nil {
+		return unix.EEXIST
+	}
+	return asked
 }
 
 // publish is Publish with the system call as a parameter, for the errnos that
@@ -41,7 +57,7 @@ func (s *Staging) publish(ctx context.Context, rename func(from, to string) erro
 		switch {
 		case err == nil:
 			return result, nil
-		case err == unix.EEXIST:
+		case err == unix.EEXIST, err == unix.ENOTEMPTY:
 			result.Replay = true
 			return result, s.Abandon()
 		case err == unix.ENOENT && s.published():
