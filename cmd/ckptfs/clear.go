@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/signal"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -36,28 +36,39 @@ func runClear(ctx context.Context, args []string, io streams) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	path, err := pathBelow(fs.Arg(0), fs.Arg(1))
-	if err != nil {
-		return err
+	path := ""
+	if fs.NArg() == 2 {
+		var err error
+		if path, err = pathBelow(fs.Arg(0), fs.Arg(1)); err != nil {
+			return withCode(exitUsage, err)
+		}
 	}
 	report, err := giveOrder(ctx, fs.Arg(0), fusefs.Order{Do: "clear", Path: path, Force: *force}, func(fusefs.Report) {})
 	return writeReport(io.out, report.Clear, *asJSON, writeCleared, err)
 }
 
-// pathBelow makes a path in the mount one that is relative to it.
+// pathBelow makes a path in the mount one that is relative to it; "" is the mount itself. Symlinks may lead to either.
 func pathBelow(mount, path string) (string, error) {
-	if !filepath.IsAbs(path) {
-		return strings.Trim(path, "/"), nil
+	if path == "" {
+		return "", errors.New("PATH is empty; leave it out if everything is meant")
 	}
-	at, err := filepath.Abs(mount)
-	if err != nil {
-		return "", err
+	rel := filepath.Clean(path)
+	if filepath.IsAbs(path) {
+		at, err := filepath.Abs(mount)
+		if err == nil {
+			rel, err = filepath.Rel(resolveExisting(at), resolveExisting(rel))
+		}
+		if err != nil {
+			return "", err
+		}
 	}
-	rel, err := filepath.Rel(at, path)
-	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-		return "", withCode(exitUsage, fmt.Errorf("%s is not in %s", path, mount))
+	switch {
+	case !filepath.IsLocal(rel):
+		return "", fmt.Errorf("%s is not in %s", path, mount)
+	case rel == ".":
+		return "", nil
 	}
-	return strings.TrimPrefix(rel, "."), nil
+	return rel, nil
 }
 
 func writeCleared(w io.Writer, r fusefs.ClearReport) {
