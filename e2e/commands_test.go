@@ -11,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // cli is the outcome of a ckptfs command.
@@ -185,4 +187,70 @@ func TestStatusCommand(t *testing.T) {
 		}
 		ckptfs(t, "status", t.TempDir()).want(t, 9, "no ckptfs")
 	})
+}
+
+// TestCommandsEndBySignals: a command that has nothing to clear up ends at once, also while it waits for its input, and
+// one that hangs in a file call by the second signal.
+func TestCommandsEndBySignals(t *testing.T) {
+	requireFUSE(t)
+	m := mountFS(t, modes[0])
+	g := smallGeneration(newIdentity("signals", 1), conversation(1, 900))
+	ident := m.addIdentity(t, "model", g.ID)
+	dir, _ := layOut(t, g)
+	fifo := func(path string) string {
+		must(t, os.RemoveAll(path))
+		must(t, syscall.Mkfifo(path, 0o600))
+		return path
+	}
+	tokens := fifo(filepath.Join(dir, "tokens"))
+	for _, args := range [][]string{
+		{"put", ident, dir},
+		{"get", "--tokens", tokens, ident, t.TempDir()},
+		{"find", "--tokens", tokens, ident},
+	} {
+		cmd := exec.Command(suite.binary, args...)
+		must(t, cmd.Start())
+		w, err := os.OpenFile(tokens, os.O_WRONLY, 0) // when the command reads it
+		must(t, err)
+		endsBy(t, cmd, false)
+		w.Close()
+	}
+	must(t, os.Remove(tokens))
+	must(t, os.WriteFile(tokens, tokenFile(t, g.Tokens), 0o644))
+	fifo(filepath.Join(dir, g.pages()[1].path))
+	cmd := exec.Command(suite.binary, "put", "--jobs", "1", "--staging", "try", ident, dir)
+	must(t, cmd.Start())
+	eventually(t, "the first page is written", func() error {
+		_, err := os.Stat(filepath.Join(ident, ".staging/try", g.pages()[0].path))
+		return err
+	})
+	endsBy(t, cmd, true)
+}
+
+// endsBy wants a command to end by one SIGINT, or by several.
+func endsBy(t testing.TB, cmd *exec.Cmd, several bool) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	if !several {
+		again.Stop()
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	for limit := time.After(5 * time.Second); ; {
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Errorf("%q: exit code 0", cmd.Args[1:])
+			}
+			return
+		case <-again.C:
+			_ = cmd.Process.Signal(os.Interrupt)
+		case <-limit:
+			_ = cmd.Process.Kill()
+			t.Errorf("%q does not end by SIGINT", cmd.Args[1:])
+			return
+		}
+	}
 }

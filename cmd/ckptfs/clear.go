@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 
 	"ckptfs/fusefs"
 )
@@ -34,7 +31,7 @@ func runClear(ctx context.Context, args []string, io streams) error {
 	if err := parseFlags(fs, args, 1, 2); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	path := ""
 	if fs.NArg() == 2 {

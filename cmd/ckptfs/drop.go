@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
-
-	"golang.org/x/sys/unix"
 
 	"ckptfs/fusefs"
 )
@@ -33,7 +30,7 @@ func runDrop(ctx context.Context, args []string, io streams) error {
 	if !*ram {
 		return withCode(exitUsage, errors.New("say what to drop: --ram"))
 	}
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	var bar byteBar
 	var drawn int64

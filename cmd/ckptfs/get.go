@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -49,13 +47,13 @@ func runGet(ctx context.Context, args []string, io streams) error {
 	if err := parseFlags(fs, args, 2, 2); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	generation, lease, err := getLease(ctx, fs.Arg(0), flags, io)
 	if err != nil {
 		return err
 	}
 	defer lease.Close()
+	ctx, stop := untilSignal(ctx) // from here on something is to be cleared up
+	defer stop()
 	return interrupted(get(ctx, generation, fs.Arg(1), flags, io))
 }
 

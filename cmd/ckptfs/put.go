@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -60,8 +59,6 @@ func runPut(ctx context.Context, args []string, io streams) error {
 	if err := parseFlags(fs, args, 2, 2); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	source, err := openPutSource(fs.Arg(1), flags.request)
 	if err != nil {
 		return err
@@ -70,6 +67,8 @@ func runPut(ctx context.Context, args []string, io streams) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := untilSignal(ctx) // from here on something is to be cleared up
+	defer stop()
 	return interrupted(put(ctx, identityDir, source, flags, io))
 }
 

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -57,7 +55,7 @@ func runRestore(ctx context.Context, args []string, io streams) error {
 	if err := parseFlags(fs, args, 2, 2); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	mount := fs.Arg(1)
 	if _, err := os.Lstat(mount + "/.ckptfs"); err != nil {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -37,7 +35,7 @@ func runTop(ctx context.Context, args []string, io streams) error {
 	if *every < 10*time.Millisecond {
 		return withCode(exitUsage, fmt.Errorf("--every %v is too often; 100ms is the least that a person can read", *every))
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	before, err := look(fs.Arg(0))
 	if err != nil {

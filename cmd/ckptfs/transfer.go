@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"ckptfs/fusefs/client"
@@ -73,6 +75,14 @@ func (t transfer) run(ctx context.Context, pages []client.Page, copyPage func(co
 	done := tally{copiedPages: copiedPages.Load(), copiedBytes: copiedBytes.Load(), took: time.Since(start)}
 	bar.end()
 	return done, err
+}
+
+// untilSignal gives a context that ends with the first SIGINT or SIGTERM. A second one ends the process: a file call that
+// hangs hears of no context.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 // interrupted says in words that a signal ended a transfer.

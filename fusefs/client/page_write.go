@@ -37,7 +37,7 @@ func (s *Staging) CopyPage(ctx context.Context, path string, sizeBytes int64, co
 	if f == nil {
 		return false, err
 	}
-	if err = fill(f, sizeBytes, content); err != nil {
+	if err = fill(ctx, f, sizeBytes, content); err != nil {
 		err = s.fail("write page "+path+" of", err)
 		s.removePage(path, f)
 		f.Close()
@@ -95,8 +95,9 @@ func (s *Staging) create(page string, flags int) (*os.File, error) {
 	return openAt(s.fd(), page, flags, 0o644)
 }
 
-// fill copies exactly sizeBytes. What comes from memory goes in one call.
-func fill(f *os.File, sizeBytes int64, content io.Reader) error {
+// fill copies exactly sizeBytes. What comes from memory goes in one call; else
+// ctx is looked at before every read.
+func fill(ctx context.Context, f *os.File, sizeBytes int64, content io.Reader) error {
 	var n int64
 	var err error
 	if memory, ok := content.(*bytes.Reader); ok {
@@ -104,12 +105,25 @@ func fill(f *os.File, sizeBytes int64, content io.Reader) error {
 	} else {
 		buffer := make([]byte, min(sizeBytes, copyBufferBytes))
 		// The struct hides ReadFrom: the kernel's copy calls do not help here.
-		n, err = io.CopyBuffer(struct{ io.Writer }{f}, io.LimitReader(content, sizeBytes), buffer)
+		n, err = io.CopyBuffer(struct{ io.Writer }{f}, readWhile{ctx, io.LimitReader(content, sizeBytes)}, buffer)
 	}
 	if err == nil && n != sizeBytes {
 		err = fmt.Errorf("only %d of %d bytes: %w", n, sizeBytes, io.ErrUnexpectedEOF)
 	}
 	return err
+}
+
+// readWhile reads until ctx ends.
+type readWhile struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r readWhile) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(b)
 }
 
 // awaitPage waits for a page that somebody else has created. It returns false

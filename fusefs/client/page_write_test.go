@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -94,6 +96,26 @@ func TestCopyPageLeavesNoHalfPage(t *testing.T) {
 	}
 	wantError(t, err, testPage.Path, "only 5 of 8 bytes", "the disk of the source is short")
 	if _, err := os.Lstat(f.path(testPage.Path)); !os.IsNotExist(err) {
+		t.Errorf("the half page is still there: %v", err)
+	}
+}
+
+// TestCopyPageEndsWithItsContext: a large page from a slow disk is not copied to its end.
+func TestCopyPageEndsWithItsContext(t *testing.T) {
+	f := newFakeIdentity(t)
+	page := Page{Path: testPage.Path, Bytes: 64 * copyBufferBytes}
+	s := f.staged(page)
+	ctx, cancel := context.WithCancel(t.Context())
+	reads := 0
+	_, err := s.CopyPage(ctx, page.Path, page.Bytes, readerFunc(func(b []byte) (int, error) {
+		cancel()
+		reads++
+		return len(b), nil
+	}))
+	if !errors.Is(err, context.Canceled) || reads > 1 {
+		t.Errorf("%d reads, then %v", reads, err)
+	}
+	if _, err := os.Lstat(f.path(page.Path)); !os.IsNotExist(err) {
 		t.Errorf("the half page is still there: %v", err)
 	}
 }
