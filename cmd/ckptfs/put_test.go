@@ -46,6 +46,9 @@ func TestWithRequestKeepsEverythingElse(t *testing.T) {
 	if want := `{"engine":{"n":12345678901234567890},"num_tokens":1,"request":"a \"new\" one"}`; err != nil || string(got) != want {
 		t.Errorf("withRequest = %s, %v; want %s", got, err, want)
 	}
+	if got, err := withRequest([]byte("null"), "r"); err == nil {
+		t.Errorf("null became %s", got)
+	}
 }
 
 func TestPutWithoutIdentity(t *testing.T) {

@@ -50,6 +50,9 @@ func withRequest(document []byte, request string) ([]byte, error) {
 	if err := json.Unmarshal(document, &fields); err != nil {
 		return nil, err
 	}
+	if fields == nil {
+		return nil, errors.New("the manifest must be a JSON object, not null")
+	}
 	text, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
