@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ The first argument is a generation, or with --tokens an identity directory: then
 of these tokens is copied. While it is copied, nothing of it is evicted.
 
 The number of pages and every page's size are checked against the manifest. A file in DIR has its name only
-when it is whole. The generation's name is printed on standard output.`
+when it is whole, and manifest.json comes last: without it the copy is not whole. The generation's name is printed on standard output.`
 
 // getFlags are the flags of get.
 type getFlags struct {
@@ -64,7 +65,15 @@ func getLease(ctx context.Context, path string, flags getFlags, streams streams)
 		if err != nil {
 			return "", nil, err
 		}
-		return filepath.Clean(path), dir, nil
+		// Its name and the identity's directory are wanted, and . and symlinks have others.
+		if path, err = filepath.Abs(path); err == nil {
+			path, err = filepath.EvalSymlinks(path)
+		}
+		if err != nil {
+			dir.Close()
+			return "", nil, err
+		}
+		return path, dir, nil
 	}
 	tokens, err := readTokensFlag(flags.tokens, streams.in)
 	if err != nil {
@@ -72,7 +81,7 @@ func getLease(ctx context.Context, path string, flags getFlags, streams streams)
 	}
 	lease, err := client.Find(ctx, path, tokens, client.FindOptions{MaxTokens: flags.maxTokens})
 	if err != nil {
-		return "", nil, err
+		return "", nil, refusedIfInvalid(err)
 	}
 	if !lease.Hit() {
 		lease.Close()
@@ -91,7 +100,13 @@ func get(ctx context.Context, generation, dir string, flags getFlags, io streams
 	if err != nil {
 		return fmt.Errorf("%s: %w", generation, err)
 	}
+	if manifest.Generation == "" {
+		return fmt.Errorf("%s is no generation: it is not published", generation)
+	}
 	if err := checkRank(flags.rank, manifest.WorldSize); err != nil {
+		return err
+	}
+	if err := removeOther(filepath.Join(dir, "manifest.json"), document); err != nil {
 		return err
 	}
 	pages := pagesOf(manifest, flags.rank, manifest.WorldSize)
@@ -114,6 +129,16 @@ func get(ctx context.Context, generation, dir string, flags getFlags, io streams
 	}
 	_, err = fmt.Fprintln(io.out, filepath.Base(generation))
 	return err
+}
+
+// removeOther removes another manifest than this one: it must not stand over pages that are not its own if the copy is
+// not carried through.
+func removeOther(path string, manifest []byte) error {
+	old, err := os.ReadFile(path)
+	if err != nil || bytes.Equal(old, manifest) {
+		return nil // what can't be read can't be put either
+	}
+	return os.Remove(path)
 }
 
 // getDocuments writes the manifest, last of all, and the identity document.

@@ -94,6 +94,49 @@ func TestGetChecksSizes(t *testing.T) {
 	}
 }
 
+// TestGetFromWhereOneIs: the name of a generation is not that under which it was reached.
+func TestGetFromWhereOneIs(t *testing.T) {
+	generation, link := layOutGeneration(t), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(generation, link); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(generation)
+	for _, path := range []string{".", "rank-0/..", link, generation + "/"} {
+		to := t.TempDir()
+		code, out, errOut := runTest(t, "get", path, to)
+		if code != exitOK || strings.TrimSpace(out) != filepath.Base(generation) || !strings.Contains(listFiles(t, to), "identity.json") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", path, code, out, errOut)
+		}
+	}
+}
+
+// TestGetOverAnother: a copy that is not carried through is not taken for the generation that was there before.
+func TestGetOverAnother(t *testing.T) {
+	generation, to := layOutGeneration(t), t.TempDir()
+	writeTestFile(t, filepath.Join(to, "manifest.json"), `{"generation":"another"}`)
+	page := filepath.Join(generation, "rank-1/g/00000003")
+	writeTestFile(t, page, "too long")
+	if code, _, errOut := runTest(t, "get", generation, to); code != exitFailure {
+		t.Fatalf("exit code %d, stderr %q", code, errOut)
+	}
+	if got := listFiles(t, to); strings.Contains(got, "manifest.json") {
+		t.Errorf("the manifest of another generation stands over %s", got)
+	}
+	writeTestFile(t, page, "r1 p03")
+	if code, _, errOut := runTest(t, "get", generation, to); code != exitOK {
+		t.Errorf("again: exit code %d, stderr %q", code, errOut)
+	}
+}
+
+// TestGetOfAStaging: what is not published has no pages that can be relied on.
+func TestGetOfAStaging(t *testing.T) {
+	staging, to := layOutGeneration(t), t.TempDir()
+	writeTestFile(t, filepath.Join(staging, "manifest.json"), `{"num_tokens":4,"page_groups":[{"name":"g","page_bytes":6,"positions":[0,3]}]}`)
+	if code, _, errOut := runTest(t, "get", staging, to); code != exitFailure || !strings.Contains(errOut, "not published") {
+		t.Errorf("exit code %d, stderr %q; it has copied %q", code, errOut, listFiles(t, to))
+	}
+}
+
 func TestGetOfNoGeneration(t *testing.T) {
 	code, _, errOut := runTest(t, "get", t.TempDir(), t.TempDir())
 	if code != exitFailure || !strings.Contains(errOut, "is no generation") {
