@@ -189,6 +189,29 @@ func TestStatusCommand(t *testing.T) {
 	})
 }
 
+// TestCommandsFromWithin: . is a model, an identity or a generation where that is the working directory.
+func TestCommandsFromWithin(t *testing.T) {
+	requireFUSE(t)
+	m := mountFS(t, modes[0])
+	g := smallGeneration(newIdentity("within", 1), conversation(1, 900))
+	dir, identityFile := layOut(t, g)
+	model := m.addModel(t, "model")
+	t.Chdir(model)
+	ckptfs(t, "put", "--identity", identityFile, ".", dir).want(t, 0, "published")
+	t.Chdir(g.ID.dir())
+	ckptfs(t, "put", ".", dir).want(t, 0, "was published already")
+	t.Chdir(g.name())
+	for _, command := range []string{"why", "ls"} {
+		if r := ckptfs(t, command, "."); r.code != 0 || r.out == "" {
+			t.Errorf("%s .: exit code %d, stdout %q, stderr %q", command, r.code, r.out, r.errOut)
+		}
+	}
+	copied := filepath.Join(t.TempDir(), "copy")
+	ckptfs(t, "get", ".", copied).want(t, 0)
+	must(t, checkGeneration(copied, g))
+	t.Chdir("/")
+}
+
 // TestCommandsEndBySignals: a command that has nothing to clear up ends at once, also while it waits for its input, and
 // one that hangs in a file call by the second signal.
 func TestCommandsEndBySignals(t *testing.T) {

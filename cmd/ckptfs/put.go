@@ -161,7 +161,9 @@ func putIdentity(ctx context.Context, path, documentFile string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	path = filepath.Clean(path)
+	if path, err = filepath.Abs(path); err != nil { // . is a model too
+		return "", err
+	}
 	dir, err := client.Identify(ctx, filepath.Dir(path), filepath.Base(path), document)
 	return dir, refusedIfInvalid(err)
 }

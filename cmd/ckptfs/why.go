@@ -38,7 +38,10 @@ func runWhy(ctx context.Context, args []string, io streams) error {
 	if err := parseFlags(fs, args, 1, 1); err != nil {
 		return err
 	}
-	dir := filepath.Clean(fs.Arg(0))
+	dir, err := filepath.Abs(fs.Arg(0)) // the name of . is in it
+	if err != nil {
+		return err
+	}
 	if flags.tokens == "" {
 		return tellHistory(io.out, dir)
 	}
