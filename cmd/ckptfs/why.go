@@ -61,7 +61,7 @@ func runWhy(ctx context.Context, args []string, io streams) error {
 func tellLookup(out io.Writer, dir string, r client.Reply, asked int) error {
 	if r.Generation != "" {
 		fmt.Fprintf(out, "found: %d of %d tokens, %s\n", r.NumTokens, asked, r.Generation)
-		if err := tellHistory(out, filepath.Join(dir, r.Generation)); err != nil {
+		if err := tellRemembered(out, filepath.Join(dir, r.Generation)); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func tellLookup(out io.Writer, dir string, r client.Reply, asked int) error {
 		}
 		fmt.Fprintf(out, "lost: %d of %d tokens, %s; retired at %s: %s\n", l.NumTokens, asked, name, localTime(l.Retired), l.Reason)
 		if l.Generation != "" {
-			if err := tellHistory(out, filepath.Join(dir, l.Generation)); err != nil {
+			if err := tellRemembered(out, filepath.Join(dir, l.Generation)); err != nil {
 				return err
 			}
 		}
@@ -84,6 +84,16 @@ func tellLookup(out io.Writer, dir string, r client.Reply, asked int) error {
 }
 
 func localTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
+
+// tellRemembered is tellHistory of what a lookup has named: that its history is too old to be remembered does not make
+// the answer none.
+func tellRemembered(out io.Writer, generation string) error {
+	err := tellHistory(out, generation)
+	if exitCodeOf(err) == exitMiss {
+		_, err = fmt.Fprintln(out, "  nothing more is remembered of it")
+	}
+	return err
+}
 
 // tellHistory prints a line for each event.
 func tellHistory(out io.Writer, generation string) error {
