@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,6 +188,42 @@ func TestStatusCommand(t *testing.T) {
 		}
 		ckptfs(t, "status", t.TempDir()).want(t, 9, "no ckptfs")
 	})
+}
+
+// TestCommandsOnADeadMount: a mount that nobody serves has one exit code in all commands.
+func TestCommandsOnADeadMount(t *testing.T) {
+	requireFUSE(t)
+	m := mountFS(t, modes[0])
+	g := smallGeneration(newIdentity("dead", 1), conversation(1, 900))
+	dir, identityFile := layOut(t, g)
+	ident := m.addIdentity(t, "model", g.ID)
+	generation := publish(t, ident, g)
+	backup := filepath.Join(m.dir, "backup")
+	runQuietly(t, "cp", "-a", m.path, backup)
+	m.killKeeper()
+	eventually(t, "the mount is dead", func() error {
+		if _, err := os.ReadDir(ident); !errors.Is(err, syscall.ENOTCONN) {
+			return fmt.Errorf("reading a directory: %v", err)
+		}
+		return nil
+	})
+	tokens := filepath.Join(dir, "tokens")
+	for _, args := range [][]string{
+		{"put", ident, dir},
+		{"put", "--identity", identityFile, filepath.Dir(ident), dir},
+		{"get", generation, t.TempDir()},
+		{"get", "--tokens", tokens, ident, t.TempDir()},
+		{"find", "--tokens", tokens, ident},
+		{"why", generation},
+		{"ls", m.path},
+		{"restore", backup, m.path},
+		{"status", m.path},
+		{"clear", m.path},
+	} {
+		if r := ckptfs(t, args...); r.code != 9 {
+			t.Errorf("%s: exit code %d, stderr %q", args[0], r.code, r.errOut)
+		}
+	}
 }
 
 // TestCommandsFromWithin: . is a model, an identity or a generation where that is the working directory.

@@ -1,6 +1,10 @@
 package main
 
-import "errors"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 // The exit codes of ckptfs. They are part of its interface: a number never changes its meaning.
 const (
@@ -60,11 +64,15 @@ func withCode(code int, err error) error {
 	return &codedError{code, err}
 }
 
-// exitCodeOf returns the code given by the outermost withCode in err's chain, exitFailure if there is none.
+// exitCodeOf returns the code given by the outermost withCode in err's chain. Without one, a call into a mount that
+// nobody serves any more has the same code in every command, and anything else is exitFailure.
 func exitCodeOf(err error) int {
 	var c *codedError
-	if errors.As(err, &c) {
+	switch {
+	case errors.As(err, &c):
 		return c.code
+	case errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.ECONNABORTED):
+		return exitNotMounted
 	}
 	return exitFailure
 }

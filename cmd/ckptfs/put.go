@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -152,7 +153,11 @@ func putPublish(ctx context.Context, staging *client.Staging, flags putFlags, io
 // putIdentity returns the identity directory that the first argument means.
 func putIdentity(ctx context.Context, path, documentFile string) (string, error) {
 	if documentFile == "" {
-		if _, err := os.Lstat(filepath.Join(path, ".staging")); err != nil {
+		_, err := os.Lstat(filepath.Join(path, ".staging"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return "", err
+		}
+		if err != nil {
 			return "", withCode(exitUsage, fmt.Errorf("%s is no identity directory of a ckptfs mount; give one, or --identity FILE: %w", path, err))
 		}
 		return path, nil
