@@ -226,6 +226,27 @@ func TestCommandsOnADeadMount(t *testing.T) {
 	}
 }
 
+// TestRefusedLookups: why a lookup is refused is said in words.
+func TestRefusedLookups(t *testing.T) {
+	requireFUSE(t)
+	m := mountFS(t, modes[0])
+	ident := m.addIdentity(t, "model", newIdentity("refused", 1))
+	for tokens, reason := range map[string]string{
+		"[]":                                     "1 to 4194304",
+		"[1,2,4294967295]":                       "token 2 is not below 2^31",
+		"[" + strings.Repeat("7,", 4<<20) + "7]": "4194304",
+	} {
+		path := filepath.Join(t.TempDir(), "tokens.json")
+		must(t, os.WriteFile(path, []byte(tokens), 0o644))
+		ckptfs(t, "find", "--tokens", path, ident).want(t, 11, reason)
+		ckptfs(t, "why", "--tokens", path, ident).want(t, 11, reason)
+		ckptfs(t, "get", "--tokens", path, ident, t.TempDir()).want(t, 11, reason)
+	}
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	must(t, os.WriteFile(path, []byte("[1]"), 0o644))
+	ckptfs(t, "find", "--max-tokens=-5", "--tokens", path, ident).want(t, 11, "max_tokens")
+}
+
 // TestCommandsFromWithin: . is a model, an identity or a generation where that is the working directory.
 func TestCommandsFromWithin(t *testing.T) {
 	requireFUSE(t)

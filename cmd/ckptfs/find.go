@@ -49,9 +49,9 @@ func runFind(ctx context.Context, args []string, io streams) error {
 		return err
 	}
 	start := time.Now()
-	lease, err := client.Find(ctx, fs.Arg(0), tokens, client.FindOptions{MaxTokens: flags.maxTokens})
+	lease, err := lookUp(ctx, fs.Arg(0), tokens, client.FindOptions{MaxTokens: flags.maxTokens})
 	if err != nil {
-		return refusedIfInvalid(err)
+		return err
 	}
 	defer lease.Close()
 	if flags.json {

@@ -79,9 +79,9 @@ func getLease(ctx context.Context, path string, flags getFlags, streams streams)
 	if err != nil {
 		return "", nil, err
 	}
-	lease, err := client.Find(ctx, path, tokens, client.FindOptions{MaxTokens: flags.maxTokens})
+	lease, err := lookUp(ctx, path, tokens, client.FindOptions{MaxTokens: flags.maxTokens})
 	if err != nil {
-		return "", nil, refusedIfInvalid(err)
+		return "", nil, err
 	}
 	if !lease.Hit() {
 		lease.Close()

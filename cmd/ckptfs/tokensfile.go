@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
 	"ckptfs/fusefs/client"
+	"ckptfs/index"
 )
 
 // readTokensFile reads unsigned 32-bit little-endian tokens.
@@ -52,4 +56,19 @@ func parseTokens(path string, content []byte) ([]uint32, error) {
 		return nil, fmt.Errorf("%s is no array of tokens: %w", path, err)
 	}
 	return tokens, nil
+}
+
+// lookUp is client.Find, and adds the reason in words if the request is refused: the errno of a write can't tell it.
+func lookUp(ctx context.Context, identityDir string, tokens []uint32, options client.FindOptions) (*client.Lease, error) {
+	lease, err := client.Find(ctx, identityDir, tokens, options)
+	if errors.Is(err, syscall.EINVAL) {
+		line := fmt.Sprintf(`{"num_tokens":%d`, len(tokens))
+		if options.MaxTokens != 0 {
+			line += fmt.Sprintf(`,"max_tokens":%d`, options.MaxTokens)
+		}
+		if _, _, reason := index.ParseFindRequest(append([]byte(line+"}\n"), client.EncodeTokens(tokens)...)); reason != nil {
+			err = fmt.Errorf("%w: %w", err, reason)
+		}
+	}
+	return lease, refusedIfInvalid(err)
 }

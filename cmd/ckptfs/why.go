@@ -49,9 +49,9 @@ func runWhy(ctx context.Context, args []string, io streams) error {
 	if err != nil {
 		return err
 	}
-	lease, err := client.Find(ctx, dir, tokens, client.FindOptions{Explain: true})
+	lease, err := lookUp(ctx, dir, tokens, client.FindOptions{Explain: true})
 	if err != nil {
-		return refusedIfInvalid(err)
+		return err
 	}
 	defer lease.Close()
 	return tellLookup(io.out, dir, lease.Reply, len(tokens))
