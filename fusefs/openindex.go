@@ -135,7 +135,7 @@ func tierRefused(dir string, err error) error {
 	if !errors.Is(err, pages.ErrTierChanged) {
 		return fmt.Errorf("disk tier: %w", err)
 	}
-	return fmt.Errorf("%s is not the disk tier that this state was used with; mount its disk there, or give up the pages of the old one with 'ckptfs fsck --repair': %w", dir, err)
+	return fmt.Errorf("%s is not the disk tier that this state was used with; mount its disk there, or give up the pages of the old one with 'ckptfs fsck --repair --l2-dir %s': %w", dir, dir, err)
 }
 
 // publishedAgain shows a generation that was published without anybody's request.

@@ -48,8 +48,8 @@ func runFsck(ctx context.Context, args []string, io streams) error {
 		return withCode(exitState, err)
 	}
 	o.state = resolveExisting(state)
-	if o.disk == "" {
-		o.disk = filepath.Join(o.state, "disk")
+	if err := o.findStore(); err != nil {
+		return withCode(exitState, err)
 	}
 	unlock, err := lockStopped(o.state)
 	if err != nil {
@@ -59,11 +59,33 @@ func runFsck(ctx context.Context, args []string, io streams) error {
 	return o.run(ctx, io)
 }
 
+// findStore says where the disk tier is, and refuses what is no store. A directory that is none must not become one, nor a
+// --l2-dir that was forgotten mean that all pages in it are given up.
+func (o *fsckOptions) findStore() error {
+	if _, err := os.Stat(o.state); err != nil {
+		return fmt.Errorf("there is no state to check: %w", err)
+	}
+	given := o.disk != ""
+	if !given {
+		o.disk = filepath.Join(o.state, "disk")
+	}
+	if _, err := os.Stat(o.disk); !errors.Is(err, os.ErrNotExist) {
+		return nil // open says what is wrong with it
+	}
+	if _, err := os.Stat(filepath.Join(o.state, indexName)); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s holds no store: there is no %s, and no disk tier at %s", o.state, indexName, o.disk)
+	}
+	if o.repair && !given {
+		return fmt.Errorf("there is no disk tier at %s; say with --l2-dir where it is, or, if it is lost, that its pages are given up: --l2-dir %s", o.disk, o.disk)
+	}
+	return nil
+}
+
+// indexName is the index in the state directory.
+const indexName = "index.db"
+
 // lockStopped takes the locks of a state that nobody uses.
 func lockStopped(state string) (unlock func(), err error) {
-	if _, err := os.Stat(state); err != nil {
-		return nil, withCode(exitState, fmt.Errorf("there is no state to check: %w", err))
-	}
 	keeper, err := lockState(state, true)
 	if err != nil {
 		return nil, err
@@ -120,7 +142,7 @@ func report(out io.Writer, findings []evict.Finding) error {
 
 // open opens the parts of the store that are there.
 func (o *fsckOptions) open(ctx context.Context, io streams) (s evict.Store, err error) {
-	path := filepath.Join(o.state, "index.db")
+	path := filepath.Join(o.state, indexName)
 	_, statErr := os.Stat(path)
 	if _, err := os.Stat(o.disk); err == nil || o.repair {
 		if s.Disk, err = pages.OpenDisk(pages.DiskConfig{Dir: o.disk, ReadOnly: !o.repair}); err != nil {
@@ -182,7 +204,11 @@ func (o *fsckOptions) rebuild(ctx context.Context, s evict.Store, path string, i
 	if err != nil {
 		return s, fmt.Errorf("rebuild the index: %w", err)
 	}
-	fmt.Fprintf(io.out, "the index was kept as %s and made anew: %d generations; %d could not be\n", aside, r.Generations, r.Left())
+	former := "there was no index; it was"
+	if _, err := os.Stat(aside); err == nil {
+		former = "the index was kept as " + aside + " and"
+	}
+	fmt.Fprintf(io.out, "%s made anew: %d generations; %d could not be\n", former, r.Generations, r.Left())
 	return s, nil
 }
 
