@@ -135,6 +135,9 @@ func (o *mountOptions) validate(memory int64) error {
 		positive("shutdown-budget", int64(o.ShutdownBudget)),
 		o.Tiers.validate(),
 	)
+	if o.State == "" {
+		err = errors.Join(err, errors.New("--state is empty; leave it out for the default"))
+	}
 	if o.MaxHandles < leastHandles || o.MaxHandles > mostHandles {
 		err = errors.Join(err, fmt.Errorf("--max-handles %d: use %d to %d", o.MaxHandles, leastHandles, mostHandles))
 	}

@@ -15,13 +15,20 @@ const formerDaemonLimit = 5 * time.Second
 
 // prepare checks everything first, touching nothing, and then takes hold of the state, the RAM tier and the mount.
 func (o *mountOptions) prepare(at string, io streams, log *slog.Logger) (*keeper, error) {
+	if at == "" {
+		return nil, badMountPoint("the mount point is empty; name a directory")
+	}
 	at, err := filepath.Abs(at)
 	if err != nil {
 		return nil, withCode(exitMountPoint, err)
 	}
-	state, err := resolveState(o.State, resolveMountPoint(at))
+	resolved := resolveMountPoint(at)
+	state, err := resolveState(o.State, resolved)
 	if err != nil {
 		return nil, err
+	}
+	if err := o.Tiers.place(resolved, state); err != nil {
+		return nil, withCode(exitState, err)
 	}
 	lock, err := lockState(state, false)
 	if err != nil {

@@ -66,6 +66,9 @@ func TestRefusedMountPoints(t *testing.T) {
 	m.wantRefusal("another filesystem", exitMountPoint, "tmpfs is mounted there")
 	must(t, unix.Unmount(good, 0))
 
+	m.point = ""
+	m.wantRefusal("a variable that is not set", exitMountPoint, "is empty")
+
 	m.point = filepath.Join(m.state, ramDirName, "mnt")
 	must(t, os.MkdirAll(m.point, 0o755))
 	m.wantRefusal("in the RAM tier", exitState, "RAM tier")
@@ -92,6 +95,18 @@ func TestRefusedStates(t *testing.T) {
 	m.wantRefusal("a file", exitState, "not a directory")
 }
 
+// TestRefusedDiskTiers: a disk tier in the mount would be opened by the daemon that is to serve it.
+func TestRefusedDiskTiers(t *testing.T) {
+	m := newMounted(t)
+	link := filepath.Join(filepath.Dir(m.point), "link")
+	must(t, os.Symlink(m.point, link))
+	for _, dir := range []string{m.point, filepath.Join(m.point, "disk"), filepath.Join(link, "disk"), filepath.Join(m.state, ramDirName, "disk")} {
+		m2 := *m
+		m2.flags = append(append([]string{}, m.flags...), "--l2-dir", dir)
+		m2.wantRefusal(dir, exitState, "is at or below")
+	}
+}
+
 func TestRefusedWhileInUse(t *testing.T) {
 	first := newMounted(t).start()
 	pid := first.status().PID
@@ -112,7 +127,7 @@ func TestRefusedWhileInUse(t *testing.T) {
 func TestRefusedFlags(t *testing.T) {
 	m := newMounted(t)
 	for _, flag := range []string{"--l1-size=0", "--l1-size=1000TiB", "--ram-tier=disk", "--passthrough=maybe", "--max-staging=0",
-		"--staging-timeout=-1s", "--watchdog=1ms", "--log-level=loud", "--log-format=xml", "--no-such-flag"} {
+		"--staging-timeout=-1s", "--watchdog=1ms", "--log-level=loud", "--log-format=xml", "--no-such-flag", "--state="} {
 		m2 := *m
 		m2.flags = append(append([]string{}, m.flags...), flag)
 		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -66,7 +65,8 @@ func (o *tierOptions) validate() error {
 	return err
 }
 
-// place checks where the disk tier is to be: not in what it serves, nor in the RAM tier.
+// place checks where the disk tier is to be: not in what it serves, where opening it would wait for itself, nor in the RAM
+// tier. Both paths are without symlinks. It makes Dir absolute.
 func (o *tierOptions) place(mountpoint, state string) error {
 	if o.Dir == "" {
 		return nil
@@ -76,8 +76,9 @@ func (o *tierOptions) place(mountpoint, state string) error {
 		return err
 	}
 	o.Dir = dir
+	resolved := resolveExisting(dir)
 	for _, above := range []string{mountpoint, filepath.Join(state, ramDirName)} {
-		if dir == above || strings.HasPrefix(dir, above+"/") {
+		if isBelow(resolved, above) || isBelow(dir, above) {
 			return fmt.Errorf("--l2-dir %s is at or below %s; choose a directory on a disk", dir, above)
 		}
 	}
