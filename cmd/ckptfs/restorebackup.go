@@ -143,13 +143,13 @@ func (r *refusals) add(path string, err error) {
 	r.list = append(r.list, refusal{path, err})
 }
 
-// lines gives one line for each, sorted.
+// lines gives one line for each, sorted. The names are those of the backup, whatever they hold.
 func (r *refusals) lines() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var lines []string
 	for _, f := range r.list {
-		lines = append(lines, f.path+": "+strings.ReplaceAll(f.err.Error(), "\n", "; "))
+		lines = append(lines, printable(f.path)+": "+printable(strings.ReplaceAll(f.err.Error(), "\n", "; ")))
 	}
 	slices.Sort(lines)
 	return lines
