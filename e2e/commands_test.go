@@ -247,6 +247,19 @@ func TestRefusedLookups(t *testing.T) {
 	ckptfs(t, "find", "--max-tokens=-5", "--tokens", path, ident).want(t, 11, "max_tokens")
 }
 
+// TestWhyIsPrintable: the name of a request is its client's, and does nothing to an operator's terminal.
+func TestWhyIsPrintable(t *testing.T) {
+	requireFUSE(t)
+	m := mountFS(t, modes[0])
+	g := smallGeneration(newIdentity("printable", 1), conversation(1, 300))
+	g.Request = "a\x1b[31m\nretired: b"
+	dir := publish(t, m.addIdentity(t, "model", g.ID), g)
+	r := ckptfs(t, "why", dir)
+	if r.code != 0 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, "a?[31m?retired: b") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", r.code, r.out, r.errOut)
+	}
+}
+
 // TestCommandsFromWithin: . is a model, an identity or a generation where that is the working directory.
 func TestCommandsFromWithin(t *testing.T) {
 	requireFUSE(t)

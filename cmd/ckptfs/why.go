@@ -70,7 +70,7 @@ func tellLookup(out io.Writer, dir string, r client.Reply, asked int) error {
 		if name == "" {
 			name = "its name is not remembered"
 		}
-		fmt.Fprintf(out, "lost: %d of %d tokens, %s; retired at %s: %s\n", l.NumTokens, asked, name, localTime(l.Retired), l.Reason)
+		fmt.Fprintf(out, "lost: %d of %d tokens, %s; retired at %s: %s\n", l.NumTokens, asked, name, localTime(l.Retired), printable(l.Reason))
 		if l.Generation != "" {
 			if err := tellRemembered(out, filepath.Join(dir, l.Generation)); err != nil {
 				return err
@@ -114,7 +114,7 @@ func tellHistory(out io.Writer, generation string) error {
 		return fmt.Errorf("the history of %s: %w", generation, err)
 	}
 	for _, e := range events {
-		fmt.Fprintf(out, "  %s  %s\n", localTime(e.At), e.Text)
+		fmt.Fprintf(out, "  %s  %s\n", localTime(e.At), printable(e.Text)) // a request's name is in it
 	}
 	return nil
 }
