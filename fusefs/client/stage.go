@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // StageOptions say what is to be stored.
 type StageOptions struct {
-	// Name of the staging directory: the same for all ranks of one attempt,
-	// and another one for every attempt.
+	// Name of the staging directory, without a slash: the same for all ranks of
+	// one attempt, and another one for every attempt.
 	Name string
 	// Manifest is the document, the same for all ranks.
 	Manifest []byte
@@ -69,6 +70,10 @@ func stageOnce(ctx context.Context, identityDir string, options StageOptions) (*
 // join makes the directory or finds it made, and opens it.
 func join(identityDir, name string) (s *Staging, made bool, err error) {
 	dir := filepath.Join(identityDir, ".staging", name)
+	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
+		// It would lead elsewhere, and giving it up would remove what is there.
+		return nil, false, fmt.Errorf("%q is no name for a staging directory: %w", name, unix.EINVAL)
+	}
 	err = retry(func() error { return unix.Mkdir(dir, 0o755) })
 	if err != nil && err != unix.EEXIST {
 		return nil, false, &os.PathError{Op: "mkdir", Path: dir, Err: err}

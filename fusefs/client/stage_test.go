@@ -134,3 +134,23 @@ func TestStageWithoutIdentity(t *testing.T) {
 		t.Errorf("the error is %v, want ENOENT", err)
 	}
 }
+
+// TestStageKeepsToItsPlace: what is refused is removed, and that must be a staging directory.
+func TestStageKeepsToItsPlace(t *testing.T) {
+	f := newFakeIdentity(t)
+	f.write("tokens", "of another attempt")
+	if err := os.Mkdir(f.dir+"/"+testGeneration, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for _, name := range []string{"", ".", "..", "../" + testGeneration, "attempt/rank-0", "/", "attempt/"} {
+		_, err := Stage(ctx, f.dir, StageOptions{Name: name, Manifest: []byte(testManifest), Tokens: []uint32{1}})
+		if !errors.Is(err, unix.EINVAL) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if _, err := os.Lstat(f.dir + "/" + testGeneration); err != nil || f.read("tokens") != "of another attempt" {
+		t.Errorf("something was removed: %v", err)
+	}
+}
