@@ -13,6 +13,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"ckptfs/pages"
 )
 
 // daemonVerb is the hidden command by which the keeper starts the daemon.
@@ -57,6 +59,7 @@ func runDaemon(newFS newFSFunc, io streams) error {
 	}
 	// The keeper decides when to end. A service manager that signals all processes, or a terminal, means that one.
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
+	pages.ShortSlices()
 	os.WriteFile("/proc/self/comm", []byte("ckptfs"), 0)
 	if err := debug.SetCrashOutput(os.NewFile(daemonCrashFD, "crash"), debug.CrashOptions{}); err != nil {
 		return err
