@@ -47,6 +47,7 @@ type keeper struct {
 	tooLong  bool             // it has
 	exitSent bool             // the daemon was told to exit
 	flushed  bool             // it has written what was only in RAM, but for unsaved
+	asked    time.Time        // when a signal asked for a stop
 	stopBy   time.Time        // when a stop is to be over
 	upgraded time.Time        // when the binary was last changed
 	wanted   bool             // an upgrade was asked for while no daemon was ready
@@ -67,6 +68,10 @@ const (
 // upgradeLimit is how long a daemon has to finish what it is answering before an upgrade kills it. Nothing is lost
 // then either: what it had not answered goes to the next one.
 const upgradeLimit = 15 * time.Second
+
+// signalBurst is how long after the signal that began a stop others are taken for the same one: timeout(1), for one,
+// signals its child and then its process group.
+const signalBurst = 250 * time.Millisecond
 
 // run serves until a signal, an unmount or a hopeless daemon ends it. The error, if any, carries the exit code.
 func (k *keeper) run(signals <-chan os.Signal) error {
@@ -103,10 +108,13 @@ func (k *keeper) onSignal(s os.Signal) {
 	switch {
 	case s == unix.SIGHUP:
 		k.upgrade()
+	case k.goal == goalStop && time.Since(k.asked) < signalBurst:
+		k.log.Debug("one more signal of the same stop", "signal", s.String())
 	case k.goal == goalStop:
 		k.stopAtOnce()
 	default:
 		k.log.Info("stopping", "signal", s.String())
+		k.asked = time.Now()
 		k.stop()
 	}
 }

@@ -17,8 +17,8 @@ Mounts ckptfs at MOUNTPOINT, an existing directory, and serves it in the foregro
 ready; tells systemd too if NOTIFY_SOCKET is set.
 
 Two processes do it: this one, the keeper, and the daemon, which it starts. If the daemon dies it is started again and
-callers only wait a moment. SIGTERM or SIGINT end both in peace (a second one at once), SIGHUP (or 'ckptfs upgrade')
-starts the binary that is on disk now in place of the running one, without any caller noticing.
+callers only wait a moment. SIGTERM or SIGINT end both in peace (one more, a moment later, at once), SIGHUP (or 'ckptfs
+upgrade') starts the binary that is on disk now in place of the running one, without any caller noticing.
 
 If the keeper too was killed, mount again: the dead mount is cleared, and the pages in RAM are taken over.`
 

@@ -90,6 +90,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	pid := m.status().PID
 	must(t, m.cmd.Process.Signal(syscall.SIGINT))
 	eventually(t, "it has begun to stop", func() bool { return strings.Contains(m.logText(), "msg=stopping") })
+	time.Sleep(signalBurst)
 	if code := m.stop(); code != exitForced {
 		t.Errorf("exit code %d; log:\n%s", code, m.logText())
 	}
@@ -97,6 +98,21 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	m.wantMounts(0, 1)
 	m.mode("")
 	m.start() // the next start finds nothing in its way
+}
+
+// TestSignalsOfOneStop: timeout(1) signals twice, and nobody was impatient.
+func TestSignalsOfOneStop(t *testing.T) {
+	m := newMounted(t)
+	m.mode("slow end")
+	m.start()
+	must(t, m.cmd.Process.Signal(syscall.SIGINT))
+	if code := m.stop(); code != exitOK {
+		t.Errorf("exit code %d; log:\n%s", code, m.logText())
+	}
+	if !m.there(toyDrained) {
+		t.Error("what is only in RAM was not written")
+	}
+	m.wantMounts(0, 0)
 }
 
 // TestStopWhileADaemonEndsForAnUpgrade: that one writes nothing to disk any more, so another one has to, before the RAM
