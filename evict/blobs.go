@@ -31,7 +31,7 @@ type blobs struct {
 	going   map[index.ObjectID]int // by how many, who may come to nothing
 	dirty   bool                   // pages came to disk since the last pass began
 	stale   uint64                 // Index.StaleBlobs when it began
-	failed  bool                   // the last one could not be written: told once
+	failed  bool                   // one could not be written since the last pass that wrote all: told once
 
 	lists atomic.Int64 // page lists read to see whether a generation is whole
 	sweep blobSweep    // mu does not guard it

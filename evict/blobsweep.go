@@ -32,6 +32,7 @@ const (
 type blobSweep struct {
 	found  []blobless // without a blob when the pass began, ascending by id
 	looked int        // how many of them this pass has looked at; all: none is under way
+	failed bool       // a blob could not be written in this pass
 }
 
 // blobless is a generation without a blob.
@@ -59,7 +60,7 @@ func (s *blobSweep) begin(x *index.Index) {
 			found[n].lacks = old[0].lacks
 		}
 	}
-	s.found, s.looked = found, 0
+	s.found, s.looked, s.failed = found, 0, false
 }
 
 func (s *blobSweep) over() bool { return s.looked == len(s.found) }
@@ -108,13 +109,16 @@ func (t *Tiers) sweepBlobs(ctx context.Context, max int) {
 			}
 		}
 	}
+	s.failed = s.failed || failed
 	if full || s.over() {
 		s.end()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dirty = b.dirty || failed
-	b.failed = failed
+	if s.over() {
+		b.failed = s.failed
+	}
 }
 
 // beginPass begins a pass, if pages have come to disk or blobs have become stale

@@ -1,8 +1,10 @@
 package evict
 
 import (
+	"bytes"
 	"context"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -309,8 +311,13 @@ func TestSweepGoesOnAfterAFailure(t *testing.T) {
 	in := s.blobPath(gs[0])
 	s.must(s.disk.RemoveBlob(index.BlobName(gs[0])))
 	s.must(os.MkdirAll(filepath.Join(in, "x"), 0o700))
-	for range 2 * len(gs) {
+	var log bytes.Buffer
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for range 3 * len(gs) {
 		s.sweepBlobs(context.Background(), 1)
+	}
+	if n := bytes.Count(log.Bytes(), []byte("\n")); n != 1 {
+		t.Errorf("it is told %d times: %s", n, &log)
 	}
 	if gs[0].HasBlob() || !gs[1].HasBlob() || !gs[2].HasBlob() {
 		t.Errorf("blobs are there: %v, %v, %v", gs[0].HasBlob(), gs[1].HasBlob(), gs[2].HasBlob())
