@@ -80,8 +80,6 @@ func TestRenameReaders(t *testing.T) {
 	})
 }
 
-// TestWritableMapping: a mapping counts as a writer after its descriptor is
-// closed, until it is unmapped or its process is killed.
 // TestManifestReadOverPublication: who has begun to read the manifest of a staging
 // reads what was written, not the middle of what is published.
 func TestManifestReadOverPublication(t *testing.T) {
@@ -107,6 +105,8 @@ func TestManifestReadOverPublication(t *testing.T) {
 	})
 }
 
+// TestWritableMapping: a mapping counts as a writer after its descriptor is
+// closed, until it is unmapped or its process is killed.
 func TestWritableMapping(t *testing.T) {
 	inModes(t, func(t *testing.T, md mode) {
 		_, s := newStaging(t, md)
