@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -220,4 +221,30 @@ func TestAllowOther(t *testing.T) {
 		wantErrno(t, "listing "+path, a.call(request{Op: "list", Path: path}).err(), syscall.EACCES)
 		wantErrno(t, "stat of "+path, a.call(request{Op: "stat", Path: path}).err(), syscall.EACCES)
 	}
+}
+
+// TestReplayInAStickyDirectory: where everybody may write and remove only what is his own, what another user has published
+// is published all the same.
+func TestReplayInAStickyDirectory(t *testing.T) {
+	inModes(t, func(t *testing.T, md mode) {
+		m := mountFS(t, md, "--allow-other")
+		g := smallGeneration(newIdentity("sticky", 1), conversation(1, 900))
+		ident := m.addIdentity(t, "model", g.ID)
+		must(t, os.Chmod(ident, 0o777|os.ModeSticky))
+		dir, _ := layOut(t, g)
+		must(t, os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o755))
+		for _, put := range []struct {
+			uid uint32
+			how string
+		}{{alice, "published: "}, {bob, "was published already"}} {
+			cmd := exec.Command(suite.binary, "put", ident, dir)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: put.uid, Gid: put.uid}}
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), put.how) {
+				t.Errorf("put by %d: %v, %q", put.uid, err, out)
+			}
+		}
+		if got := names(t, filepath.Join(ident, ".staging")); len(got) != 0 {
+			t.Errorf("there are stagings left: %q", got)
+		}
+	})
 }

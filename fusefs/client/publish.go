@@ -57,7 +57,7 @@ func (s *Staging) publish(ctx context.Context, rename func(from, to string) erro
 		switch {
 		case err == nil:
 			return result, nil
-		case err == unix.EEXIST, err == unix.ENOTEMPTY:
+		case err == unix.EEXIST, err == unix.ENOTEMPTY, err == unix.EPERM && s.isReplay():
 			result.Replay = true
 			return result, s.Abandon()
 		case err == unix.ENOENT && s.published():
@@ -72,6 +72,14 @@ func (s *Staging) publish(ctx context.Context, rename func(from, to string) erro
 			return result, s.fail("publish", fmt.Errorf("%w: %w%s", ctxErr, err, s.waitingFor()))
 		}
 	}
+}
+
+// isReplay reports whether the content is published, by what the plan says. In a
+// sticky directory the kernel lets nobody replace what is another user's, and
+// does not ask the filesystem either.
+func (s *Staging) isReplay() bool {
+	plan, err := s.Plan()
+	return err == nil && plan.Published
 }
 
 // waitingFor tells whom a publication waited for, if the filesystem has not.
