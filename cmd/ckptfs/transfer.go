@@ -77,11 +77,11 @@ func (t transfer) run(ctx context.Context, pages []client.Page, copyPage func(co
 	return done, err
 }
 
-// untilSignal gives a context that ends with the first SIGINT or SIGTERM. A second one ends the process: a file call that
-// hangs hears of no context.
+// untilSignal gives a context that ends with the first SIGINT or SIGTERM. Another one, after signalBurst, ends the
+// process: a file call that hangs hears of no context.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.Sleep(signalBurst); stop() })
 	return ctx, stop
 }
 
