@@ -59,23 +59,9 @@ func wantSameOpen(t *testing.T, f *os.File, before *syscall.Stat_t) {
 // read to its end by who has it open when its generation is removed.
 func TestUncachedPageRemoved(t *testing.T) {
 	inModes(t, func(t *testing.T, md mode) {
-		m := mountFS(t, md, "--l1-size", "8MiB", "--l1-high", "1", "--l1-low", "0.99")
-		id := newIdentity("uncached", 1)
-		ident := m.addIdentity(t, "model", id)
-		var gens []generation
-		for i := range 3 {
-			g := shapedGeneration(id, conversation(uint64(i), 500), 256, 1<<20) // 4 MiB
-			gens = append(gens, g)
-			publish(t, ident, g)
-		}
-		for _, g := range gens[1:] { // which take all of RAM
-			f, err := openFind(ident)
-			must(t, err)
+		_, ident, gens, held := uncachedSetup(t, md)
+		for _, f := range held {
 			defer f.Close()
-			if got, err := converse(f, findRequest{Tokens: g.Tokens}.bytes()); err != nil || got.Generation != g.name() {
-				t.Fatalf("found %+v, %v", got, err)
-			}
-			must(t, checkGeneration(filepath.Join(ident, g.name()), g))
 		}
 		p := gens[0].pages()[0]
 		dir := filepath.Join(ident, gens[0].name())

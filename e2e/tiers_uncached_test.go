@@ -12,28 +12,7 @@ import (
 // find room for it in RAM, and when the daemon is killed in between.
 func TestUncachedPage(t *testing.T) {
 	inModes(t, func(t *testing.T, md mode) {
-		m := mountFS(t, md, "--l1-size", "8MiB", "--l1-high", "1", "--l1-low", "0.99")
-		id := newIdentity("uncached", 1)
-		ident := m.addIdentity(t, "model", id)
-		var gens []generation
-		for i := range 3 {
-			g := shapedGeneration(id, conversation(uint64(i), 500), 256, 1<<20) // 4 MiB
-			gens = append(gens, g)
-			publish(t, ident, g)
-		}
-		// All of RAM is held by what is in use.
-		var held []*os.File
-		for _, g := range gens[1:] {
-			f, err := openFind(ident)
-			must(t, err)
-			held = append(held, f)
-			got, err := converse(f, findRequest{Tokens: g.Tokens}.bytes())
-			must(t, err)
-			if got.Generation != g.name() {
-				t.Fatalf("found %+v", got)
-			}
-			must(t, checkGeneration(filepath.Join(ident, g.name()), g))
-		}
+		m, ident, gens, held := uncachedSetup(t, md)
 		p := gens[0].pages()[0]
 		path := filepath.Join(ident, gens[0].name(), p.path)
 		wantXattr(t, path, "tier", "disk")
@@ -58,6 +37,32 @@ func TestUncachedPage(t *testing.T) {
 		must(t, unmapped.Close())
 		must(t, checkGeneration(filepath.Join(ident, gens[0].name()), gens[0]))
 	})
+}
+
+// uncachedSetup publishes three generations, of which two are in use and take all of
+// RAM, so that the first is served from disk. held are the leases.
+func uncachedSetup(t *testing.T, md mode) (m *mount, ident string, gens []generation, held []*os.File) {
+	t.Helper()
+	m = mountFS(t, md, "--l1-size", "8MiB", "--l1-high", "1", "--l1-low", "0.99")
+	id := newIdentity("uncached", 1)
+	ident = m.addIdentity(t, "model", id)
+	for i := range 3 {
+		g := shapedGeneration(id, conversation(uint64(i), 500), 256, 1<<20) // 4 MiB
+		gens = append(gens, g)
+		publish(t, ident, g)
+	}
+	for _, g := range gens[1:] {
+		f, err := openFind(ident)
+		must(t, err)
+		held = append(held, f)
+		got, err := converse(f, findRequest{Tokens: g.Tokens}.bytes())
+		must(t, err)
+		if got.Generation != g.name() {
+			t.Fatalf("found %+v", got)
+		}
+		must(t, checkGeneration(filepath.Join(ident, g.name()), g))
+	}
+	return m, ident, gens, held
 }
 
 // openMapped opens a page and maps it, and compares both.
