@@ -96,28 +96,24 @@ func (t *Tiers) sweepBlobs(ctx context.Context, max int) {
 	if s.over() && !t.beginPass() {
 		return
 	}
-	failed, full := false, false
+	full := false
 	for end := min(s.looked+max, len(s.found)); s.looked < end && ctx.Err() == nil; {
 		next := &s.found[s.looked]
 		s.looked++
 		g := t.Index.GenerationByID(next.id)
 		if err := t.sweepOne(ctx, g, next); err != nil && !errors.Is(err, index.ErrNotExist) {
-			failed = true
+			s.failed = true
 			t.blobFailed(ctx, g, err)
 			if full = isFull(err); full {
 				break // the others will not fare better
 			}
 		}
 	}
-	s.failed = s.failed || failed
 	if full || s.over() {
 		s.end()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.dirty = b.dirty || failed
-	if s.over() {
-		b.failed = s.failed
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.dirty, b.failed = b.dirty || s.failed, s.failed
 	}
 }
 
