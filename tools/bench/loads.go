@@ -121,11 +121,17 @@ func removeLoad(b *bench) (*load, error) {
 	return l, nil
 }
 
-// diskLoad reads seven generations in turn, of which RAM holds less than five.
 func diskLoad(b *bench) (*load, error) {
+	_, l, err := b.diskReads()
+	return l, err
+}
+
+// diskReads begins a load that reads seven generations in turn, of which RAM holds
+// less than five.
+func (b *bench) diskReads() (*onDisk, *load, error) {
 	d, l, err := b.besideDisk()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	identity := filepath.Dir(d.dir)
 	gens := []string{d.dir}
@@ -133,7 +139,7 @@ func diskLoad(b *bench) (*load, error) {
 		d.seed++
 		g, err := b.storeRandom(identity, d.seed, d.perRank)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		gens = append(gens, g)
 	}
@@ -153,7 +159,7 @@ func diskLoad(b *bench) (*load, error) {
 		_, err := b.readOnce("read", gens[next%len(gens)], d.perRank, largePage)
 		return err
 	}
-	return l, nil
+	return d, l, nil
 }
 
 // slowBytes a second is what a hard disk or a disk over the network gives.
@@ -161,19 +167,15 @@ const slowBytes = 100_000_000
 
 // slowDiskLoad is diskLoad where the disk is what is waited for, not a CPU.
 func slowDiskLoad(b *bench) (*load, error) {
-	l, err := diskLoad(b)
+	d, l, err := b.diskReads()
 	if err != nil {
 		return nil, err
 	}
-	m, err := b.named("disk", "")
+	s, err := d.m.status()
 	if err != nil {
 		return nil, err
 	}
-	s, err := m.status()
-	if err != nil {
-		return nil, err
-	}
-	l.end, err = slowDisk(s.PID, m.state, slowBytes)
+	l.end, err = slowDisk(s.PID, d.m.state, slowBytes)
 	return l, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +18,7 @@ import (
 // errSkip where that cannot be had.
 func slowDisk(pid int, at string, bytesPerSecond int64) (undo func() error, err error) {
 	defer func() {
-		if err != nil && !errors.As(err, new(errSkip)) {
+		if err != nil {
 			err = errSkip{fmt.Sprintf("reads of the disk cannot be made slow: %v", err)}
 		}
 	}()
@@ -76,12 +77,7 @@ func ioGroups() (root, file, limit string, err error) {
 }
 
 func hasWord(list, separator, word string) bool {
-	for w := range strings.SplitSeq(list, separator) {
-		if w == word {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Split(list, separator), word)
 }
 
 // groupOf is the directory of the control group that a process is in, below root.
