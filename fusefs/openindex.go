@@ -13,10 +13,13 @@ import (
 	"ckptfs/pages"
 )
 
+// IndexName is the index in the state directory.
+const IndexName = "index.db"
+
 // openIndex opens the index. One that is of no use is kept aside, and a new one
 // is made: openTiers fills it from the disk tier.
 func (fs *FS) openIndex() error {
-	path := filepath.Join(fs.cfg.StateDir, "index.db")
+	path := filepath.Join(fs.cfg.StateDir, IndexName)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		fs.rebuild = "there was none"
 	}
@@ -41,7 +44,7 @@ func (fs *FS) replaceIndex(why string) error {
 		fs.idx.Close()
 		fs.idx = nil
 	}
-	path := filepath.Join(fs.cfg.StateDir, "index.db")
+	path := filepath.Join(fs.cfg.StateDir, IndexName)
 	aside, err := index.SetAside(path, fs.now())
 	if err != nil {
 		return fmt.Errorf("keep the unusable index aside: %w", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ckptfs/evict"
+	"ckptfs/fusefs"
 	"ckptfs/index"
 	"ckptfs/pages"
 )
@@ -72,17 +73,14 @@ func (o *fsckOptions) findStore() error {
 	if _, err := os.Stat(o.disk); !errors.Is(err, os.ErrNotExist) {
 		return nil // open says what is wrong with it
 	}
-	if _, err := os.Stat(filepath.Join(o.state, indexName)); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s holds no store: there is no %s, and no disk tier at %s", o.state, indexName, o.disk)
+	if _, err := os.Stat(filepath.Join(o.state, fusefs.IndexName)); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s holds no store: there is no %s, and no disk tier at %s", o.state, fusefs.IndexName, o.disk)
 	}
 	if o.repair && !given {
 		return fmt.Errorf("there is no disk tier at %s; say with --l2-dir where it is, or, if it is lost, that its pages are given up: --l2-dir %s", o.disk, o.disk)
 	}
 	return nil
 }
-
-// indexName is the index in the state directory.
-const indexName = "index.db"
 
 // lockStopped takes the locks of a state that nobody uses.
 func lockStopped(state string) (unlock func(), err error) {
@@ -142,7 +140,7 @@ func report(out io.Writer, findings []evict.Finding) error {
 
 // open opens the parts of the store that are there.
 func (o *fsckOptions) open(ctx context.Context, io streams) (s evict.Store, err error) {
-	path := filepath.Join(o.state, indexName)
+	path := filepath.Join(o.state, fusefs.IndexName)
 	_, statErr := os.Stat(path)
 	if _, err := os.Stat(o.disk); err == nil || o.repair {
 		if s.Disk, err = pages.OpenDisk(pages.DiskConfig{Dir: o.disk, ReadOnly: !o.repair}); err != nil {
